@@ -24,7 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m waystation.workers", description="Run the workers until SIGINT or SIGTERM."
     )
-    parser.add_argument("--queues", help="serve only these: workflows, agents, context, with commas between")
+    parser.add_argument("--queues", help="serve only these queues, separated by commas: workflows, agents, context")
     given = parser.parse_args()
     try:
         settings = Settings() if given.queues is None else Settings(queues=given.queues)

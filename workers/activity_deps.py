@@ -140,8 +140,8 @@ class ActivityDeps:
         if not await self.store.claim_key(self.key_check):
             raise BadInput(
                 "other workers of this store make their placeholders with another key: set WAYSTATION_KEY to "
-                "theirs, which is their WAYSTATION_KEY or the file `key` in their home folder, in hex. If "
-                "theirs is lost, `waystation store adopt-key` replaces it with this one"
+                "that key, in hex. It is the value of their WAYSTATION_KEY, or the contents of the file `key` in their "
+                "home folder. If it is lost, `waystation store adopt-key` replaces it with the key of this worker"
             )
 
     @property

@@ -123,7 +123,7 @@ class TemporalTaskIntake:
         await pause_schedule(self.client, schedule_id, note)
 
 
-USER_AGENT = f"Waystation/{__version__} (research agents; who runs them did not say how they are reached)"
+USER_AGENT = f"Waystation/{__version__} (research agents; no contact address is configured)"
 
 
 @dataclass(frozen=True)

@@ -279,8 +279,8 @@ async def _of_workers(settings: Settings, store: SqlStore) -> MemorySearch:
         client = await connect_as_person(find_target(settings), build_client_data_converter(settings))
     except Unreachable as error:
         raise Unreachable(
-            f"another process has the memory of {settings.home} open and could not be reached through "
-            f"Temporal: {error}; or stop that process, or set QDRANT_URL to share a Qdrant server"
+            f"another process has the memory of {settings.home} open, and cannot be reached through Temporal "
+            f"({error}). Start Temporal, stop that process, or set QDRANT_URL to share a Qdrant server"
         ) from error
     return ActivityMemorySearch(client, store.get_passages)
 

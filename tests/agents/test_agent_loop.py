@@ -227,7 +227,7 @@ async def test_three_replies_without_tools_end_the_run_partial(env: AgentEnviron
     outcome = await env.run_leg(model)
     assert isinstance(outcome, AgentFinished)
     assert (outcome.partial, model.calls) == (True, 3)
-    assert outcome.reason == "the model gave 3 replies in a row without handing in a result"
+    assert outcome.reason == "the model gave 3 replies in a row without submitting a result"
 
 
 async def test_three_replies_that_call_only_tools_that_there_are_not_end_the_run_partial(
@@ -241,7 +241,7 @@ async def test_three_replies_that_call_only_tools_that_there_are_not_end_the_run
     outcome = await env.run_leg(model)
     assert isinstance(outcome, AgentFinished)
     assert (outcome.partial, model.calls) == (True, 3)
-    assert outcome.reason == "the model gave 3 replies in a row without handing in a result"
+    assert outcome.reason == "the model gave 3 replies in a row without submitting a result"
 
 
 async def test_a_call_of_a_tool_that_there_is_beside_made_up_ones_lets_the_run_go_on(
@@ -321,6 +321,6 @@ async def test_memory_that_does_not_answer_is_noted_once_and_stops_nothing(env: 
     outcome = await env.run_leg(ScriptedModel([recalls, SUBMIT]))
     assert isinstance(outcome, AgentFinished)
     assert outcome.state.notes == (
-        "Memory did not answer at the start of a run; the agent went on without it.",
-        "Memory did not answer a recall; the agent went on without it.",
+        "Memory did not answer when an agent started; the agent continued without it.",
+        "Memory did not answer a search; the agent continued without it.",
     )

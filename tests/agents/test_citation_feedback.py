@@ -86,10 +86,10 @@ async def test_a_section_is_kept_and_answered_with_what_does_not_hold_and_what_w
         snapshot("""\
 section 1 kept: Causes
 6 of 7 citations do not hold:
-- [harbour.md:1-1]: the quoted words do not stand there; they stand in [harbour.md:2-2]
-- [keeper.md:2-2]: the quoted words do not stand there
+- [harbour.md:1-1]: the quoted words are not in these lines; they are in [harbour.md:2-2]
+- [keeper.md:2-2]: the quoted words are not in these lines
 - [harbour.md:40-52]: the document has 2 lines
-- [keeper.md:1-1]: the quoted words do not stand there; they stand in [harbour.md:1-1]
+- [keeper.md:1-1]: the quoted words are not in these lines; they are in [harbour.md:1-1]
 - [harbor.md:3]: it names no lines of one document; write [document:first-last]; similar names: harbour.md
 - [harbour.md, page 4]: it names no lines of one document; write [document:first-last]; similar names: harbour.md\
 """)
@@ -153,7 +153,7 @@ section 1 kept: Causes
 1 of 3 citations do not hold:
 - [harbour.md:9-9]: the document has 2 lines
 1 of 2 cited sentences say what their lines do not; correct them, cite other lines, or name a calculation's figures:
-- “It silted up within 12 years”: "12 years" stands nowhere in lines 1-2 of harbour.md\
+- “It silted up within 12 years”: "12 years" is not in lines 1-2 of harbour.md\
 """)
     )
 
@@ -171,7 +171,7 @@ async def test_findings_with_an_unsupported_claim_are_rejected_once_and_then_acc
     model = ScriptedModel([make_scripted_response(submit_findings(one, DUG, claim=claim)) for one in ("c1", "c2")])
     assert isinstance(await env.run_leg(model), AgentFinished)
     results = [result for message in await env.load_messages() for result in message.tool_results]
-    missing = '“It was dug in 1812.”: "1812" stands nowhere in line 1 of harbour.md'
+    missing = '“It was dug in 1812.”: "1812" is not in line 1 of harbour.md'
     assert [(one.is_error, missing in one.content) for one in results] == [(True, True), (False, True)]
     assert isinstance(await load_deliverable(env), ResearchFindings)
 
@@ -187,7 +187,7 @@ async def test_a_name_of_the_question_need_not_stand_in_the_cited_lines(env: Age
     claim = "The harbour of Nordvik silted up within ten years."
     brief = build_user_message("m1", "<task>\n<question>\nWhat of Nordvik?\n</question>\n</task>")
     without = await env.call_tool(submit_findings("c1", SILTED, claim=claim), "research-1")
-    assert '"Nordvik" stands nowhere in line 2 of harbour.md' in without
+    assert '"Nordvik" is not in line 2 of harbour.md' in without
     context = await env.make_tool_context("research-1")
     checker = SubmissionChecker(env.publisher.check)
     findings = ResearchFindings(findings=(Finding(claim=claim, citations=(SILTED,)),))
@@ -202,7 +202,7 @@ async def test_citations_and_sentences_share_the_bound_of_a_result(env: AgentEnv
     asked = make_tool_use("write_section", heading="Causes", markdown=f"{wrong} {unsupported}")
     lines = (await env.call_tool(asked, "writing")).splitlines()
     assert sum("the document has" in line for line in lines) == 15
-    assert sum("stands nowhere" in line for line in lines) == MAX_LISTED_FAULTS - 15
+    assert sum('" is not in line' in line for line in lines) == MAX_LISTED_FAULTS - 15
     assert lines[-1] == "- and 25 more"
 
 

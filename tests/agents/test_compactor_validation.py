@@ -33,7 +33,7 @@ async def test_what_the_check_added_and_removed_is_on_record_and_in_the_outcome_
     outcome = await env.compactor.compact(request)
     assert outcome.status is CompactionStatus.COMPRESSED
     assert outcome.added[:3] == ("constraints of the user: 1", "open items: 1", "requests of the user: 1 of 1")
-    assert outcome.removed == ("quotations in the user's name, never said: 1",)
+    assert outcome.removed == ("quotations that the user never said: 1",)
     (record,) = (await env.load_transcript()).compactions
     assert record.type == "summarised"
     assert (record.added, record.removed) == (outcome.added, outcome.removed)

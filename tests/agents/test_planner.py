@@ -122,7 +122,7 @@ async def test_a_plan_that_cannot_be_run_is_repaired_once_with_its_errors_shown(
 async def test_after_two_plans_that_cannot_be_run_the_standard_plan_is_used(unplanned: AgentEnvironment) -> None:
     plan = await made(unplanned, ScriptedModel([BAD, planning([], "p2")]))
     assert plan.plan == build_standard_plan("").without_goals()
-    assert plan.notes == ("The model's plan could not be run, also after one repair; the standard plan is used.",)
+    assert plan.notes == ("The model's plan could not be run, even once corrected, so the standard plan is used.",)
     assert plan.totals.usage.fresh == 240
     assert "Why did it silt up?" in (await stored_plan(unplanned)).steps[0].goal
 
@@ -133,7 +133,7 @@ async def test_a_budget_too_small_for_planning_leads_to_the_standard_plan_withou
     model = ScriptedModel([])
     plan = await made(unplanned, model, limit=600)
     assert plan.plan == build_standard_plan("").without_goals()
-    assert plan.notes == ("The budget is too small for planning by a model; the standard plan is used.",)
+    assert plan.notes == ("The budget is too small for a model to plan, so the standard plan is used.",)
     assert (model.calls, plan.totals.spent) == (0, Amount())
 
 
@@ -219,7 +219,7 @@ async def test_where_a_person_has_to_see_to_something_the_standard_plan_is_used_
 ) -> None:
     plan = await made(unplanned, ScriptedModel([error]))
     assert plan.plan == build_standard_plan("").without_goals()
-    assert plan.notes == (f"No plan was to be had of the model; the standard plan is used. ({error})",)
+    assert plan.notes == (f"The model returned no plan, so the standard plan is used. ({error})",)
     assert plan.totals.possibly_billed == 0
 
 
@@ -238,7 +238,7 @@ async def test_a_planning_call_without_a_reply_that_spent_the_budget_is_named_in
 ) -> None:
     limit = await ScriptedModel([]).count_tokens(await first_request(unplanned)) + 2_500
     plan = await made(unplanned, ScriptedModel([ModelUnavailable("cut", possibly_billed=True)]), limit=limit)
-    assert plan.notes == ("No plan was to be had of the model; the standard plan is used. (cut)",)
+    assert plan.notes == ("The model returned no plan, so the standard plan is used. (cut)",)
 
 
 async def test_a_cut_stream_is_counted_and_the_next_attempt_goes_on(unplanned: AgentEnvironment) -> None:

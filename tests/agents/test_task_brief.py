@@ -160,7 +160,7 @@ async def test_memory_that_does_not_answer_is_noted_and_the_contract_goes_withou
     notices: list[str] = []
     message = await env.brief_builder.build_message(env.run_ref(), "m1", notices, ROOM)
     assert "<recalled>" not in message.text
-    assert notices == ["Memory did not answer at the start of a run; the agent went on without it."]
+    assert notices == ["Memory did not answer when an agent started; the agent continued without it."]
 
 
 async def test_without_a_plan_there_is_no_contract(bare_env: AgentEnvironment) -> None:

@@ -121,7 +121,7 @@ def test_the_most_urgent_come_first_and_a_smaller_one_takes_the_room_that_a_larg
     made = compute_tool_visibility(offered, "executing", RESEARCH, 800)
     assert [one.name for one in made.shown] == ["handy", "needed", "submit", "own"]
     assert made.get_hidden_reason("large") == snapshot(
-        "300 of 800 tokens were left when it was its turn, and it has 900"
+        "its definition has 900 tokens, and only 300 of 800 tokens were left"
     )
 
 
@@ -139,17 +139,17 @@ def test_reasons_say_what_hides_a_tool() -> None:
         tool("tickets__close", permission="foreign"),
         tool("calculate", permission="compute"),
         tool("search", urgency={"executing": FIRST}),
-        tool("read").replace(unusable_reason="its limits name parameters that it does not have: lmit"),
+        tool("read").replace(unusable_reason="its limits name parameters that the tool does not have: lmit"),
     ]
     made = compute_tool_visibility(offered, "verifying", rights, 2_000)
     assert {one.name: one.reason for one in made.hidden} == snapshot(
         {
             "fetch_page": "the role analysis has no permission web",
-            "delegate": "it may start no subagents",
+            "delegate": "its agent may not start subagents",
             "tickets__close": "the settings deny tickets__*",
             "calculate": "the settings deny compute",
-            "search": "not while verifying",
-            "read": "its limits name parameters that it does not have: lmit",
+            "search": "not available while verifying",
+            "read": "its limits name parameters that the tool does not have: lmit",
         }
     )
 

@@ -218,7 +218,7 @@ async def test_a_memory_that_does_not_answer_is_told_to_the_agent_and_to_people(
         False,
         snapshot("Memory does not answer now. Go on without it, or read the documents again."),
     )
-    assert site.notes == snapshot(["Memory did not answer a recall; the agent went on without it."])
+    assert site.notes == snapshot(["Memory did not answer a search; the agent continued without it."])
 
 
 async def test_findings_of_an_earlier_step_are_read_page_by_page(library: AgentEnvironment) -> None:

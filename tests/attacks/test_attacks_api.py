@@ -171,7 +171,7 @@ async def test_a_refusal_repeats_neither_long_names_nor_every_fault(ended: tuple
         too_many = await asking.post("/v1/tasks", headers={**BEARER, "Idempotency-Key": "q"}, json=known)
     assert [len(one) < 15_000 for one in refused] == [True, True]
     assert refused[1].endswith(f"and {3 * 900 - 20:,} more")
-    assert "1,001 are more than the 1,000 that one request may contain" in too_many.json()["detail"]
+    assert "1,001 documents are too many for one request (maximum 1,000)" in too_many.json()["detail"]
 
 
 @pytest.mark.parametrize("nothing", ["0", "$0", "0+$0.00"])

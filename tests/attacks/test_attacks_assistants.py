@@ -135,7 +135,7 @@ async def test_nothing_is_read_but_below_the_roots(path: str, tmp_path: Path, se
         by_path = await submitting(asking, path=path)
         by_address = await submitting(asking, uri=f"file://{root}/{path}")
     assert "is not a file or folder that may be read below" in by_path
-    refusals = ("is not a file or folder that may be read below", "is no resource that can be read here")
+    refusals = ("is not a file or folder that may be read below", "is not a readable resource")
     assert any(refusal in by_address for refusal in refusals)
     assert SECRET not in by_path + by_address
 
@@ -219,7 +219,7 @@ async def test_a_resource_of_another_session_or_of_elsewhere_is_no_document(addr
     task = await store_task(settings, OTHER, spent=1)
     async with open_assistant_client(settings) as asking:
         said = await submitting(asking, uri=address.replace("TASK", task))
-    refusals = ("no resource that can be read here", "has no task", "may not read any folder", "must not be empty")
+    refusals = ("not a readable resource", "has no task", "may not read any folder", "must not be empty")
     assert any(refusal in said for refusal in refusals)
 
 
@@ -363,7 +363,7 @@ async def test_an_argument_that_a_tool_does_not_have_is_refused_and_not_passed_o
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"uri": "http://[::1"}, "is no resource that can be read here: give file:///…"),
+        ({"uri": "http://[::1"}, "is not a readable resource: give file:///…"),
         (
             {"name": "a.md", "text": " \n"},
             "documents.0: a text must not be blank, and needs a name, which citations use",
@@ -386,9 +386,9 @@ async def test_nothing_waiting_is_said_and_not_made_up_where_nobody_can_know(set
     task = await store_task(settings, OWN, spent=1)
     async with open_assistant_client(settings) as asking:
         assert "no Temporal server answers" in await call_refused_tool(asking, "list_approvals")
-        assert await call_refused_tool(asking, "deny", task=task) == f"In {task} (done) there waits: nothing"
+        assert await call_refused_tool(asking, "deny", task=task) == f"Open requests of {task} (done): none"
         unknown = await call_refused_tool(asking, "deny", task=task, request_id="r-1")
-    assert unknown == f"there is no request of this id. In {task} (done) there waits: nothing"
+    assert unknown == f"the task has no request with this id. Open requests of {task} (done): none"
 
 
 async def test_another_tenant_sees_nothing_under_the_same_name(settings: Settings) -> None:

@@ -180,8 +180,8 @@ async def test_too_many_documents_are_refused_with_how_many_may_be_given_and_how
     async with open_assistant_client(settings) as asking:
         said = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT] * 1_001)
     assert said.startswith(
-        "documents: 1,001 are more than the 1,000 that one request may contain: send fewer, or use `waystation submit "
-        "--docs FOLDER` next to the store, which takes 5,000. An assistant can send the path of the folder"
+        "documents: 1,001 documents are too many for one request (maximum 1,000): send fewer, or use `waystation "
+        "submit --docs FOLDER` next to the store, which takes 5,000. An assistant can send the path of the folder"
     )
 
 

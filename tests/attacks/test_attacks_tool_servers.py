@@ -281,7 +281,9 @@ async def test_a_tool_asks_once_it_is_another_than_the_task_had_first(env: Agent
     other = SPEC.replace(description="[Tool server shop, in its own words] Sends notes.")
     question = (await box(env, other)).build_approval_question(CALL)
     assert question is not None
-    assert question.startswith("It has changed since this task first had it: its description.\nMay the tool send")
+    assert question.startswith(
+        "The tool has changed since this task first listed it: its description.\nMay the tool send"
+    )
     assert (await box(env, SPEC)).build_approval_question(CALL) is None
 
 
@@ -289,15 +291,15 @@ async def test_a_tool_asks_once_it_is_another_than_the_task_had_first(env: Agent
     ("other", "said"),
     [
         (SPEC.replace(input_schema={"type": "object", "properties": {"text": {}, "what": {}}}), "its arguments"),
-        (SPEC.replace(read_only=True), "what it says of its effects"),
-        (SPEC.replace(idempotent=True), "what it says of its effects"),
+        (SPEC.replace(read_only=True), "its declared effects"),
+        (SPEC.replace(idempotent=True), "its declared effects"),
     ],
 )
 async def test_every_part_of_a_definition_counts(env: AgentEnvironment, other: UntrustedToolSpec, said: str) -> None:
     await box(env, SPEC)
     question = (await box(env, other)).build_approval_question(CALL)
     assert question is not None
-    assert question.startswith(f"It has changed since this task first had it: {said}.\n")
+    assert question.startswith(f"The tool has changed since this task first listed it: {said}.\n")
 
 
 async def test_a_tool_that_asked_goes_on_asking_whatever_it_says_later(env: AgentEnvironment) -> None:
@@ -305,7 +307,7 @@ async def test_a_tool_that_asked_goes_on_asking_whatever_it_says_later(env: Agen
     harmless = SPEC.replace(requires_approval=False, read_only=True)
     question = (await box(env, harmless)).build_approval_question(CALL)
     assert question is not None
-    assert "what it says of its effects, whether it asks" in question
+    assert "its declared effects, whether it needs approval" in question
 
 
 async def test_what_was_first_is_settled_by_one_of_two_agents(env: AgentEnvironment) -> None:

@@ -382,7 +382,7 @@ async def test_a_running_tasks_page_shows_what_the_store_has_while_the_server_is
     assert page.status_code == 200
     assert 'class="remark"' in page.text
     assert '<a href="/session?name=default">default</a>' in page.text
-    asked = r'asked <time datetime="[^"]+">\d{4}-\d\d-\d\d \d\d:\d\d UTC</time> ·\s+for \d+s'
+    asked = r'asked <time datetime="[^"]+">\d{4}-\d\d-\d\d \d\d:\d\d UTC</time> ·\s+so far \d+s'
     assert re.search(asked, page.text)
     assert f"<dt>writing</dt><dd>{build_standard_plan('Which?').steps[-1].goal}</dd>" in page.text
     assert re.search(r'<tr><td>research</td><td>[^<]+</td><td>turn</td><td class="number">1</td>', page.text)
@@ -435,7 +435,7 @@ async def test_what_cannot_be_used_is_said_without_repeating_it(settings: Settin
     assert (answer.status_code, SCRIPT in answer.text) == (422, False)
     assert little.json()["detail"] == "budget: from 2,000 to 1,000,000,000 tokens"
     assert {answer.status_code for answer in unheard} == {405}
-    assert all("/v1/openapi.json lists what is" in answer.json()["detail"] for answer in unheard)
+    assert all("/v1/openapi.json lists all addresses" in answer.json()["detail"] for answer in unheard)
     assert (amount.status_code, "lots" in amount.json()["detail"]) == (400, True)
 
 

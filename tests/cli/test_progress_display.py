@@ -28,20 +28,20 @@ WAITING = AgentStatus(agent="research-1", what="model", turn=4, since=NOON, seen
 @pytest.mark.parametrize(
     ("doing", "seconds", "said"),
     [
-        (WAITING, 12, "research-1: turn 4, waiting for the model since 12 s"),
-        (WAITING, 185, "research-1: turn 4, waiting for the model since 3 min 5 s"),
+        (WAITING, 12, "research-1: turn 4, waiting for the model for 12 s"),
+        (WAITING, 185, "research-1: turn 4, waiting for the model for 3 min 5 s"),
         (
             WAITING,
             3_731,
-            "research-1: turn 4, waiting for the model since 1 h 2 min; no sign of life since 31 s",
+            "research-1: turn 4, waiting for the model for 1 h 2 min; no heartbeat for 31 s",
         ),
-        (AgentStatus(agent="plan", what="model", since=NOON), 0, "plan: waiting for the model since 0 s"),
+        (AgentStatus(agent="plan", what="model", since=NOON), 0, "plan: waiting for the model for 0 s"),
         (
             AgentStatus(agent="r-1.2", what="tool", turn=1_204, tool="fs__read", since=NOON),
             -5,
-            "r-1.2: turn 1,204, calling fs__read since 0 s",
+            "r-1.2: turn 1,204, calling fs__read for 0 s",
         ),
-        (AgentStatus(agent="w", what="between", turn=2, since=NOON), 1, "w: turn 2, at work since 1 s"),
+        (AgentStatus(agent="w", what="between", turn=2, since=NOON), 1, "w: turn 2, working for 1 s"),
     ],
 )
 def test_what_an_agent_does_is_one_sentence(doing: AgentStatus, seconds: int, said: str) -> None:
@@ -51,8 +51,8 @@ def test_what_an_agent_does_is_one_sentence(doing: AgentStatus, seconds: int, sa
 def test_beside_what_it_does_stands_what_it_has_spent() -> None:
     view = PAUSED_VIEW.replace(activity=(WAITING, AgentStatus(agent="plan", what="model", since=NOON)))
     assert format_agent_activity(view, NOON) == [
-        "research-1: turn 4, waiting for the model since 0 s; 29,500 of 30,000 tokens so far",
-        "plan: waiting for the model since 0 s",
+        "research-1: turn 4, waiting for the model for 0 s; 29,500 of 30,000 tokens so far",
+        "plan: waiting for the model for 0 s",
     ]
 
 
@@ -84,7 +84,7 @@ def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(mon
         clock[0] = NOON + timedelta(minutes=minutes)
         screen.show(PAUSED_VIEW.replace(activity=(WAITING,)))
     signs = [line for line in said if "waiting for the model" in line]
-    assert [line.split("since ")[1].split(";")[0] for line in signs] == ["12 min 0 s", "24 min 0 s"]
+    assert [line.split("model for ")[1].split(";")[0] for line in signs] == ["12 min 0 s", "24 min 0 s"]
     assert said[-2] == "paused; last heard from 0 s ago; 41,200 of 200,000 tokens spent"
 
 

@@ -267,7 +267,9 @@ def test_pins_over_their_cap_are_refused_by_name() -> None:
         make_text_message("", make_filler_text(900)),
     )
     over = with_record(over, build_pin_record(over, "m2", POLICY, MEASURE, new_id(over)))
-    with pytest.raises(BadInput, match=r"m4 has \d+ tokens, and pins may have 1,600 together.*pinned are: m2 \("):
+    with pytest.raises(
+        BadInput, match=r"m4 has \d+ tokens. All pins together may have 1,600 tokens.*Pinned now: m2 \("
+    ):
         build_pin_record(over, "m4", POLICY, MEASURE, new_id(over))
 
 

@@ -143,7 +143,7 @@ def test_a_summary_far_over_its_target_size_is_rejected() -> None:
     assert rejected(make_filler_text(700), middle(room=200)) == RejectedSummary(
         status=CompactionStatus.FAILED_CHECK,
         rule=SummaryRule.TARGET_SIZE,
-        message="the summary has 700 tokens; 200 were asked for",
+        message="the summary has 700 tokens; 200 were requested",
     )
     assert accepted(make_filler_text(500), middle(room=200))
 
@@ -325,7 +325,7 @@ def test_what_the_user_never_said_is_taken_out_and_counted() -> None:
     checked = check_summary(quoting, middle("", build_user_message("m3", "Never guess.")))
     assert isinstance(checked, AcceptedSummary)
     assert checked.text == 'The user said "never guess". […].\n\n<ledger>\nuser: Never guess.\n</ledger>'
-    assert checked.removed == ("quotations in the user's name, never said: 1",)
+    assert checked.removed == ("quotations that the user never said: 1",)
 
 
 def test_what_only_a_ledger_still_has_of_the_users_words_may_be_quoted() -> None:

@@ -95,8 +95,8 @@ def test_a_quotation_on_the_line_before_does_not_belong_to_a_citation() -> None:
         (cited(1, 1, "The harbour was dug in 1811."), None),
         (cited(2, 3, "silted up within ten years, and nobody"), None),
         (cited(2, 2, "silted up\twithin\n ten years"), None),
-        (cited(1, 1, "The harbour was dug in 1911."), "the quoted words do not stand there"),
-        (cited(1, 1, "nobody dredged it again."), "the quoted words do not stand there"),
+        (cited(1, 1, "The harbour was dug in 1911."), "the quoted words are not in these lines"),
+        (cited(1, 1, "nobody dredged it again."), "the quoted words are not in these lines"),
         (cited(0, 1), "the document has 5 lines"),
         (cited(2, 6), "the document has 5 lines"),
         (cited(3, 2), "the document has 5 lines"),
@@ -165,7 +165,7 @@ def test_a_quotation_is_looked_for_in_the_first_20_000_characters_of_the_cited_l
     assert fault(cited(90, 102, "It silted up again", "d"), {"d": lines}) is None
     assert fault(cited(1, 102, "It silted up again", "d"), {"d": lines}) == QUOTATION_NOT_FOUND_NEARBY
     assert QUOTATION_NOT_FOUND_NEARBY.startswith(
-        "the quoted words do not stand in the first 20,000 characters of these lines: cite"
+        "the quoted words are not in the first 20,000 characters of these lines; cite"
     )
     for before in ("", "a"):
         for more, expected in (("", None), ("x", QUOTATION_NOT_FOUND_NEARBY)):
@@ -177,7 +177,7 @@ def test_a_quotation_is_looked_for_in_the_first_20_000_characters_of_the_cited_l
 def test_the_check_of_a_quotation_full_of_placeholders_ends() -> None:
     quotation = " ".join(["<PERSON_7f3a2c91d04e>"] * 40) + " nowhere"
     documents = {"d": ["a b " * 2_000]}
-    assert fault(cited(1, 1, quotation, "d"), documents) == "the quoted words do not stand there"
+    assert fault(cited(1, 1, quotation, "d"), documents) == "the quoted words are not in these lines"
 
 
 def test_a_citation_is_written_as_it_is_read() -> None:
@@ -278,7 +278,9 @@ def test_a_quotation_may_have_the_marks_of_any_language(quoted: str) -> None:
     (citation,) = parse_citations(f"Es heißt „dort“ und {quoted} [harbour.md:1-1]")
     assert citation.quotation is not None
     assert fault(citation, {"harbour.md": ["Der Hafen wurde 1811 gebaut."]}) is None
-    assert fault(citation, {"harbour.md": ["Der Hafen wurde 1812 gebaut."]}) == "the quoted words do not stand there"
+    assert (
+        fault(citation, {"harbour.md": ["Der Hafen wurde 1812 gebaut."]}) == "the quoted words are not in these lines"
+    )
 
 
 def test_quotations_within_a_quotation_of_any_language_belong_to_it() -> None:

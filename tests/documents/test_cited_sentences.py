@@ -40,7 +40,7 @@ def test_each_sentence_is_compared_with_the_lines_that_it_cites() -> None:
 
 def test_the_reason_names_what_is_missing_and_where_it_was_looked_for() -> None:
     (one,) = check("It was dug in 1812 and cost 4,200 crowns [harbour.md:1-2] [harbour.md:3-3].")
-    assert one.missing == '"1812" stands nowhere in lines 1-2 of harbour.md, line 3 of harbour.md'
+    assert one.missing == '"1812" is not in lines 1-2 of harbour.md, line 3 of harbour.md'
     assert one.has_absent_details
 
 
@@ -59,7 +59,7 @@ def test_a_sentence_whose_citations_fail_has_no_reason_of_its_own_and_no_mark() 
 
 def test_a_sentence_is_compared_with_the_citations_that_hold() -> None:
     (one,) = check(f"It was dug in 1811 [harbour.md:1-9]{FAILED_CITATION_MARK} [keeper.md:1-1].")
-    assert one.missing == '"1811" stands nowhere in line 1 of keeper.md'
+    assert one.missing == '"1811" is not in line 1 of keeper.md'
 
 
 def test_unsupported_sentences_get_numbers_behind_their_last_citation() -> None:
@@ -71,8 +71,8 @@ def test_unsupported_sentences_get_numbers_behind_their_last_citation() -> None:
         "| year | cost |\n| 1813 [harbour.md:1-1] [keeper.md:1-1]⁽²⁾ | 4,200 crowns [harbour.md:3-3] |"
     )
     assert marked.remarks == (
-        '"1812" stands nowhere in line 1 of harbour.md',
-        '"1813" stands nowhere in line 1 of harbour.md, line 1 of keeper.md',
+        '"1812" is not in line 1 of harbour.md',
+        '"1813" is not in line 1 of harbour.md, line 1 of keeper.md',
     )
 
 
@@ -121,7 +121,7 @@ def test_other_lines_do_not_count(text: str) -> None:
     line = next(number for number, written in enumerate(text.splitlines(), 1) if "12" in written)
     markdown = f"The fee is 12 crowns, 4 for boats [a.md:{line}-{line}]."
     (one,) = check_cited_sentences(markdown, check_citations(parse_citations(markdown), documents), documents)
-    assert one.missing == f'"4" stands nowhere in line {line} of a.md'
+    assert one.missing == f'"4" is not in line {line} of a.md'
 
 
 @pytest.mark.parametrize("words", ["**keeper**:", "keeper", "keeper.md -"])
@@ -143,7 +143,7 @@ def test_only_the_beginning_of_long_passages_is_searched_and_the_reason_says_so(
     documents = {"long.md": CitedDocument(["silt " * 1_000] * 20 + ["It was dug in 1812."])}
     markdown = "It was dug in 1812 [long.md:1-21]."
     (one,) = check_cited_sentences(markdown, check_citations(parse_citations(markdown), documents), documents)
-    assert one.missing.startswith(f'"1812" stands nowhere in the first {MAX_SEARCHED_CHARACTERS:,} characters of lines')
+    assert one.missing.startswith(f'"1812" is not in the first {MAX_SEARCHED_CHARACTERS:,} characters of lines')
 
 
 @pytest.mark.parametrize("number", [1, 12, 999_999])

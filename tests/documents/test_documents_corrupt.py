@@ -65,7 +65,7 @@ BROKEN = {
     "pdf-password.pdf": (make_pdf_file("Text.", encrypted=True), PASSWORD),
     "pdf-scanned.pdf": (
         make_pdf_file("scan"),
-        "no page has text: scanned? (no text was recognised)",
+        "no page has text; it may be a scan (no text was recognised)",
     ),
     "picture-cut.png": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR", "damaged: not a readable picture"),
     "pdf-empty.pdf": (make_pdf_file(""), "empty"),
@@ -205,7 +205,7 @@ def test_an_attachment_that_breaks_its_parser_costs_neither_the_message_nor_the_
     loaded = load_documents([file])
     assert "Silt closed the harbour." in loaded.documents[0].text
     assert loaded.documents[0].text.endswith("[attachment a.csv]\npump,1250\n\n[attachment b.csv]\nvalve,310")
-    reason = "crashed its reader; it may be damaged"
+    reason = "crashed its reader; the file may be damaged"
     assert loaded.skipped_items == (SkippedItem(name=f"{file}, attachment bomb.xlsx", reason=reason),)
 
 
@@ -214,7 +214,7 @@ def test_an_email_whose_attachments_break_one_parser_after_another_is_its_messag
     file.write_bytes(make_mail_file({f"{number}.xlsx": memory_bomb() for number in range(4)}))
     loaded = load_documents([file])
     assert "Silt closed the harbour." in loaded.documents[0].text
-    reason = "an attachment of this e-mail crashed its reader, so none was read; give the attachments separately"
+    reason = "an attachment of this e-mail crashed its reader, so no attachment was read; submit them separately"
     assert {one.reason for one in loaded.skipped_items} == {reason}
 
 

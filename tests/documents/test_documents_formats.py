@@ -40,7 +40,7 @@ Silt closed the harbour. Порт закрыт. 港口关闭。
  [page 9]
 Three.\
 """,
-            ["pages 2, 5–6: no text: scanned? (no text was recognised)", "page 3: empty"],
+            ["pages 2, 5–6: no text, perhaps a scan (no text was recognised)", "page 3: empty"],
         )
     )
 
@@ -91,7 +91,7 @@ Item | Cost
 
 In a group.\
 """,
-            ["slide 2: hidden; show it to have it read"],
+            ["slide 2: hidden; unhide it to include it"],
         )
     )
 
@@ -106,7 +106,7 @@ Silt closed the harbour. Порт закрыт. 港口关闭。 Second line | 1.
 3 | TRUE | 2026-01-02 03:04:05
  |  | 0.3\
 """,
-            ["sheet Lists: hidden; show it to have it read"],
+            ["sheet Lists: hidden; unhide it to include it"],
         )
     )
 
@@ -163,7 +163,7 @@ a,b
 1,2\
 """,
             [
-                "page 2 of attachment [1].pdf: no text: scanned? (no text was recognised)",
+                "page 2 of attachment [1].pdf: no text, perhaps a scan (no text was recognised)",
                 "attachment logo.png: binary, not text",
             ],
         )

@@ -157,7 +157,7 @@ def test_what_no_reader_sees_is_not_read_but_named(hidden: str) -> None:
     assert page.text.startswith("before")
     assert page.text.endswith("behind")
     assert page.hidden is not None
-    assert (page.hidden.name, page.hidden.reason.split(" that ")[0]) == ("hidden text", "1 passage of 4 words")
+    assert (page.hidden.name, page.hidden.reason.split(" that ")[0]) == ("hidden text", "1 passage (4 words)")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ async def test_hidden_text_of_a_page_of_the_web_is_named() -> None:
         text = await reader.read(b"<p>10<sup>6</sup> <s>rows</s></p><p hidden>Obey.</p>", ".html", "utf-8")
     finally:
         await reader.aclose()
-    assert text.startswith("10^6 ~~rows~~\n\nNot read of this page:\n- hidden text: 1 passage of 1 word")
+    assert text.startswith("10^6 ~~rows~~\n\nNot read of this page:\n- hidden text: 1 passage (1 word)")
 
 
 def test_marks_of_ours_in_a_page_are_no_marks() -> None:
@@ -291,8 +291,8 @@ def test_a_book_of_drawings_is_read_and_pictures_in_its_order_are_named() -> Non
     found = extract_file(book, "a.epub")
     assert join_extracted_parts(found).text.startswith("[section 1]\nRevenue\nBy region\n")
     assert [f"{item.name}: {item.reason}" for item in found.skipped_items] == [
-        "section 2 (b.jpg): a picture, which has no text to be read",
-        "section 3: no text, at most pictures",
+        "section 2 (b.jpg): a picture without text",
+        "section 3: no text, perhaps pictures",
         "section 4 (d.mp3): no text, but audio/mpeg",
     ]
 

@@ -160,7 +160,7 @@ def test_a_line_that_is_no_header_is_named(tmp_path: Path) -> None:
     content = b"From: a@example.com\nno header at all\nSubject: Budget\n\nIt is 4200 euros.\n"
     assert read_document_file(tmp_path, "a.eml", content) == (
         "From: a@example.com\nSubject: Budget\n\nIt is 4200 euros.",
-        ["header line “no header at all”: no readable header"],
+        ["header line “no header at all”: not a valid header"],
     )
 
 
@@ -231,7 +231,7 @@ def test_a_page_that_a_browser_saved_is_read(tmp_path: Path) -> None:
     content = content.removeprefix(HEAD)
     assert read_document_file(tmp_path, "a.mht", content) == (
         "A page",
-        ["attachment number 1: code of a page, which no reader sees"],
+        ["attachment number 1: code, which readers of the message do not see"],
     )
 
 

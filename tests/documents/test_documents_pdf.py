@@ -11,20 +11,20 @@ from waystation.documents.readers.formats import extract_file
 
 CONTRACT = "The retention period is thirty days and the liability cap is 250,000 euros."
 WITHOUT_MAP = dict.fromkeys(CONTRACT, "")
-UNREADABLE = "its fonts do not map its glyphs to letters"
+UNREADABLE = "its fonts do not say which letters they draw"
 
 
 @pytest.mark.parametrize("first_glyph", [1, 3, 29, 36, 65, 97, 300])
 def test_a_font_without_a_map_gives_no_text(first_glyph: int) -> None:
     # Its glyphs are numbered, and some of the numbers are those of controls, of punctuation or of letters.
-    with pytest.raises(UnreadableFileError, match=f"none of its pages can be read: {UNREADABLE}"):
+    with pytest.raises(UnreadableFileError, match=f"none of its pages can be read, because {UNREADABLE}"):
         extract_file(make_pdf_file(CONTRACT, maps=WITHOUT_MAP, first_glyph=first_glyph), "a.pdf")
 
 
 def test_a_font_without_a_map_whose_numbers_might_be_letters_is_doubted(tmp_path: Path) -> None:
     content = make_pdf_file(CONTRACT, maps=WITHOUT_MAP, first_glyph=0x4E00)
     assert read_document_file(tmp_path, "a.pdf", content)[1] == [
-        f"page 1: {len(CONTRACT)} signs that may be others: {UNREADABLE}"
+        f"page 1: {len(CONTRACT)} characters that may be wrong, because {UNREADABLE}"
     ]
 
 
@@ -39,7 +39,7 @@ def test_a_page_without_letters_is_named(tmp_path: Path) -> None:
     maps = dict.fromkeys("xyz", "")
     assert read_document_file(tmp_path, "a.pdf", make_pdf_file("One.", "xyz zyx", "Two.", maps=maps)) == (
         "[page 1]\nOne.\n\n[page 3]\nTwo.",
-        [f"page 2: cannot be read: {UNREADABLE} (no text was recognised)"],
+        [f"page 2: cannot be read, because {UNREADABLE} (no text was recognised)"],
     )
 
 
@@ -51,7 +51,7 @@ def test_ligatures_without_a_map_are_counted_and_told(tmp_path: Path, said: str,
         tmp_path, "a.pdf", make_pdf_file(*pages, maps={"#": said}, first_glyph=first_glyph)
     )
     assert text == "[page 1]\nAn o�ce and an a�liate.\n\n[page 2]\nThe end.\n\n[page 3]\nAnother o�ce."
-    assert left_out == [f"pages 1, 3: 3 signs shown as �, since {UNREADABLE} (often ligatures such as fi)"]
+    assert left_out == [f"pages 1, 3: 3 characters shown as �, because {UNREADABLE} (often ligatures such as fi)"]
 
 
 def test_bullets_of_a_font_of_symbols_are_bullets(tmp_path: Path) -> None:

@@ -60,9 +60,9 @@ def test_comments_stamps_files_and_hidden_fields_are_named() -> None:
     assert [part.text for part in read.parts] == ["Application"]
     assert list_omissions(read) == [
         "comments of page 1: not read",
-        "struck-out text of page 1: a comment strikes out words there, which are shown as if it did not",
+        "struck-out text of page 1: a comment strikes out words, which agents see as normal text",
         "stamps of page 1: not read",
         "attachments of page 1: not read",
-        "hidden text of page 1: no reader of the pages sees it",
-        "attachment offer.csv: a file within the PDF; save it by itself to have it read",
+        "hidden text of page 1: readers of the pages do not see it",
+        "attachment offer.csv: a file inside the PDF; submit it separately",
     ]

@@ -35,7 +35,7 @@ from waystation.documents.readers.recognition import (
 )
 
 ARTICLE = "The cap is 250,000 euros."
-NO_LETTERS = "its fonts do not map its glyphs to letters"
+NO_LETTERS = "its fonts do not say which letters they draw"
 
 
 class FakeRecogniser:
@@ -86,8 +86,8 @@ def test_a_page_without_usable_text_is_recognised_and_keeps_its_place() -> None:
         ("page 6", "Six."),
     ]
     assert [f"{one.name}: {one.reason}" for one in read.skipped_items] == [
-        "page 5: no text: scanned? (no text was recognised)",
-        "page 4: hardly legible: many recognised characters may be wrong",
+        "page 5: no text, perhaps a scan (no text was recognised)",
+        "page 4: barely legible; many recognised characters may be wrong",
         "page 3: empty",
     ]
     assert [is_recognised_place(part.place) for part in read.parts] == [False, True, True, False]
@@ -107,7 +107,7 @@ def test_a_page_that_is_not_recognised_keeps_the_text_that_it_has() -> None:
     read = extract_file(content, "a.pdf", recogniser=FakeRecogniser(RecognisedPage()))
     assert [part.text for part in read.parts] == ["An o�ce and"]
     assert [one.reason for one in read.skipped_items] == [
-        f"3 signs shown as �, since {NO_LETTERS} (often ligatures such as fi)"
+        f"3 characters shown as �, because {NO_LETTERS} (often ligatures such as fi)"
     ]
 
 
@@ -301,7 +301,7 @@ def test_without_the_extra_files_and_pages_are_named_with_the_command_that_insta
     picture.write_bytes(make_picture(ARTICLE))
     with SubprocessFileReader() as child:
         assert read_file(scanned, child).skipped_items == (
-            SkippedItem(name="page 2", reason=f"no text: scanned? ({RECOGNITION_HINT})"),
+            SkippedItem(name="page 2", reason=f"no text, perhaps a scan ({RECOGNITION_HINT})"),
         )
         with pytest.raises(UnreadableFileError, match=r"^a picture \(the extra `ocr` adds"):
             read_file(picture, child)
@@ -318,7 +318,9 @@ def test_a_recognition_that_crashes_leaves_the_text_of_the_other_pages(
     with SubprocessFileReader(recognition=RecognitionOptions()) as child:
         read = read_file(file, child)
     assert read.text == "[page 1]\nOne."
-    assert read.skipped_items == (SkippedItem(name="page 2", reason=f"no text: scanned? (text recognition {reason})"),)
+    assert read.skipped_items == (
+        SkippedItem(name="page 2", reason=f"no text, perhaps a scan (text recognition {reason})"),
+    )
 
 
 def test_a_picture_is_read_in_the_confined_child(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_the_texts_of_a_diagram_are_read() -> None:
     )
     link = f'<Relationship Id="d1" Type="{R}/diagramData" Target="../diagrams/data1.xml"/>'
     assert first(slide(frame, link, {"ppt/diagrams/data1.xml": data})) == "- Plan\n- Build"
-    assert "diagrams of slide 1: damaged, or of a kind that is not read" in list_omissions(
+    assert "diagrams of slide 1: damaged, or of an unsupported kind" in list_omissions(
         extract_file(slide(frame + box(said(run("Text.")))), "a.pptx")
     )
 
@@ -143,12 +143,12 @@ def test_what_is_on_slides_and_not_text_is_named() -> None:
     )
     assert first(content) == "Text."
     assert list_omissions(extract_file(content, "a.pptx")) == [
-        "slide 2: hidden; show it to have it read",
+        "slide 2: hidden; unhide it to include it",
         "charts of slide 1: not read",
         "embedded objects of slide 1: not read",
         "comments of slide 1: not read",
         "footers of slide 1: not read",
-        "hidden text of slide 1: no reader of the slides sees it",
+        "hidden text of slide 1: readers of the slides do not see it",
     ]
 
 

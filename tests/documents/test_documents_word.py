@@ -350,7 +350,7 @@ def test_a_document_of_nothing_but_pictures_is_refused_with_that_reason() -> Non
     document.add_picture(BytesIO(encode_png(2, 1, bytes(6))))
     file = BytesIO()
     document.save(file)
-    with pytest.raises(UnreadableFileError, match=r"\(pictures: not read, and there is no text\)"):
+    with pytest.raises(UnreadableFileError, match=r"\(pictures: not read, and the file has no other text\)"):
         join_extracted_parts(extract_file(file.getvalue(), "a.docx"))
     document.add_paragraph("Text.")
     document.save(file)
@@ -440,8 +440,8 @@ def test_what_no_reader_sees_is_not_read_but_named() -> None:
     text, left_out = read(hidden + row + deleted, {"word/styles.xml": part("styles", styles)})
     assert lines(text) == ["there", "Paid."]
     assert left_out == [
-        "hidden text: 3 passages of 6 words that no reader of the document sees",
-        "deleted text: 2 words that tracked changes take out",
+        "hidden text: 3 passages (6 words) that readers of the document do not see",
+        "deleted text: 2 words that tracked changes delete",
     ]
 
 
@@ -474,7 +474,7 @@ def test_what_is_beside_the_text_and_what_is_not_known_is_named() -> None:
         "a part in another format: not read",
         "headers and footers: not read (3 words)",
         "comments: not read (1 word)",
-        "a sign: number 0041 of the font Odd, which is not known",
+        "a character: number 0041 of the unknown font Odd",
     ]
 
 

@@ -147,7 +147,7 @@ def test_a_bad_sheet_and_a_chart_cost_themselves_alone() -> None:
     read = extract_file(content, "a.xlsx")
     assert join_extracted_parts(read).text == "[sheet Costs]\na | b\n1 | 2\n\n[sheet Last]\nc | d"
     assert list_omissions(read) == [
-        "sheet Chart: a chart, which has no text to be read",
+        "sheet Chart: a chart without text",
         "sheet Gone: damaged: a part of it is missing or broken",
         "sheet Broken: damaged: not a readable spreadsheet",
     ]
@@ -160,7 +160,7 @@ def test_a_bad_slide_costs_itself_alone() -> None:
     assert [part.place for part in read.parts] == ["slide 3"]
     assert list_omissions(read) == [
         "slide 1: damaged: a part of it is not readable XML",
-        "slide 2: hidden; show it to have it read",
+        "slide 2: hidden; unhide it to include it",
     ]
 
 

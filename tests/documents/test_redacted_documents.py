@@ -220,7 +220,7 @@ async def test_a_quotation_holds_where_it_stands_in_what_agents_saw_and_a_guess_
     text = f'"Her key is {SECRET_PLACEHOLDER}." [keeper.md:2-2] and "Her key is {SECRET}." [keeper.md:2-2]'
     checked = await env.publisher.check.check(env.ref, text)
     assert [citation.quotation for citation in checked.valid_citations] == [f"Her key is {SECRET_PLACEHOLDER}."]
-    assert [failed.reason for failed in checked.failed_citations] == ["the quoted words do not stand there"]
+    assert [failed.reason for failed in checked.failed_citations] == ["the quoted words are not in these lines"]
 
 
 async def test_people_are_told_which_document_was_put_aside_by_its_redacted_name(

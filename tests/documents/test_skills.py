@@ -121,8 +121,8 @@ def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> N
         (b"\xff\xfe", "is not UTF-8 text"),
         (b"# Only a heading\nDo.", "the front matter of its SKILL.md lacks a name or a description"),
         (b"---\nname: tides\n---\nDo.", "lacks a name or a description"),
-        (b"---\nname: [broken\ndescription: x\n---\nDo.", "name in its SKILL.md is not plain text: put it in quotes"),
-        (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "name and description in its SKILL.md is not plain"),
+        (b"---\nname: [broken\ndescription: x\n---\nDo.", "name in its SKILL.md must be plain text: put it in quotes"),
+        (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "name and description in its SKILL.md must be plain"),
         (
             b"---\nname: ../../etc/x\ndescription: x\n---\nDo.",
             "its SKILL.md has an invalid name: use at most 64 letters",

@@ -237,8 +237,8 @@ FINE = make_scripted_response(Text(text="ready."))
     [
         ((CALL,), "a call of a tool that it was not given"),
         ((), "an empty reply, without a call of the tool"),
-        ((Thinking(thinking="Hm.", signature="x"),), "thinking alone, without a call of the tool"),
-        ((Text(text="Four metres."),), "no call of a tool, only words"),
+        ((Thinking(thinking="Hm.", signature="x"),), "only thinking, without a call of the tool"),
+        ((Text(text="Four metres."),), "only text, without a call of the tool"),
     ],
 )
 async def test_what_comes_in_the_place_of_a_call_is_told_apart(blocks: tuple[Block, ...], finding: str) -> None:

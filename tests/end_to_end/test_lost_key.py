@@ -47,7 +47,7 @@ async def test_work_goes_on_under_another_key_and_only_the_old_originals_are_gon
         assert PASSWORD not in restored.text
 
         settings.key_file.unlink()
-        with pytest.raises(BadInput, match="If theirs is lost, `waystation store adopt-key`"):
+        with pytest.raises(BadInput, match="If it is lost, `waystation store adopt-key`"):
             async with run_configured_workers(settings):
                 pass
         assert await asyncio.to_thread(run, ["store", "adopt-key", "--yes"]) == 0

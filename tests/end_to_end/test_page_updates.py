@@ -96,7 +96,7 @@ def test_files_are_checked_before_anything_starts_and_unusable_ones_are_named_an
         total = page.locator(".drop .sum")
         expect(total).to_have_text("3 ready, 1 scanned, 1 locked, 1 too large")
         expect(page.locator(".drop .tells")).to_have_text(
-            re.compile(r"Reading all of it once takes about [\d,]+ tokens")
+            re.compile(r"Reading all files once takes about [\d,]+ tokens")
         )
         assert find_faults_in_all_layouts(page) == {}
         page.get_by_role("button", name="Remove survey/sandby.md").click()
@@ -134,7 +134,7 @@ def test_files_that_are_too_many_for_a_form_are_told_before_they_are_sent(settin
         page.get_by_label("Choose documents").set_input_files(parts)
         page.get_by_role("button", name="Start research").click()
         said = page.get_by_label("Choose documents").evaluate("(field) => field.validationMessage")
-        assert "These files have 35.0 MB, and a form takes 31.8 MB" in said
+        assert "These files have 35.0 MB, but a form takes at most 31.8 MB" in said
         assert (pages.client.taken, page.get_by_label("Question").input_value()) == (None, QUESTION)
 
 
@@ -170,7 +170,7 @@ def test_what_was_typed_waits_for_a_server_that_is_gone(settings: Settings) -> N
             {"name": "a.md", "mimeType": "text/plain", "buffer": b"# A"}
         )
         page.get_by_role("button", name="Start research").click()
-        expect(page.get_by_role("alert")).to_contain_text("What you typed is still here")
+        expect(page.get_by_role("alert")).to_contain_text("Your text is still here")
         with run_pages_server(settings, port) as pages:
             page.get_by_role("button", name="Start research").click()
             page.wait_for_url("**/tasks/task-*")
@@ -231,7 +231,7 @@ def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_ke
         page.get_by_label("Message to its agents").fill("Mind the silt")
         note = page.locator("article.request").nth(1).get_by_label("Note")
         note.fill("Not before noon")
-        page.get_by_text("What each step should do").click()
+        page.get_by_text("Goal of each step").click()
 
         pages.rename_task(task, "Which harbours are closed?")
         expect(page.locator("#news")).to_contain_text("This task has changed")
@@ -243,7 +243,7 @@ def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_ke
         expect(page.locator("#news")).to_have_count(0)
         expect(page.get_by_label("Message to its agents")).to_have_value("Mind the silt")
         expect(note).to_have_value("Not before noon")
-        expect(page.locator("details[open] > summary")).to_have_text("What each step should do")
+        expect(page.locator("details[open] > summary")).to_have_text("Goal of each step")
 
         # Somebody else answers the request for which the note was meant.
         pages.client.requests = (make_budget_request(1),)

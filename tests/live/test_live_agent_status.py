@@ -102,7 +102,7 @@ async def test_what_each_agent_does_has_details_in_heartbeats_without_an_event_i
         doing = (await look(counter)).agent_statuses[0]
         assert doing.since <= utc_now()
         assert doing.seen is not None
-        assert doing.text(doing.since).startswith("harbours: turn 2, waiting for the model since 0 s")
+        assert doing.text(doing.since).startswith("harbours: turn 2, waiting for the model for 0 s")
         assert len(await fetch_events(counter.get_task_handle())) == before
         gate.opened.set()
         await counter.get_task_handle().result()

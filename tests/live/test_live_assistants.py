@@ -121,16 +121,19 @@ async def test_a_person_answers_by_a_form_and_an_assistant_not_for_itself(
             assert f"`waystation approve {task} --request {first}`" in words
             done, words = await call_tool(asking, "approve", task=task)
             assert not done
-            assert f"give the request_id of one. In {task} (paused) there waits: {first}, {second}" in words
+            assert (
+                f"several requests are open: give a request_id. Open requests of {task} (paused): {first}, {second}"
+                in words
+            )
         async with there.asking(there.assistant("nobody"), ScriptedFormUser("accept"), mode) as asking:
             done, words = await call_tool(asking, "approve", task=task, request_id=first)
-            assert (done, "assistants approve nothing here" in words) == (False, True)
+            assert (done, "assistants may not approve requests here" in words) == (False, True)
 
         declining = ScriptedFormUser("decline")
         async with there.asking(there.assistant(), declining, mode) as asking:
             done, words = await call_tool(asking, "approve", task=task, request_id=first)
             assert (done, len(declining.read)) == (False, 1)
-            assert "the person declined the form, so nothing was granted and the request still waits" in words
+            assert "the person declined the form, so nothing was granted and the request stays open" in words
             waiting = await asking.call_tool("list_approvals", {})
             assert waiting.structured_content is not None
             assert len(waiting.structured_content["requests"]) == 2
@@ -236,7 +239,7 @@ async def test_nothing_is_counted_as_free_while_a_task_cannot_say_what_it_was_gr
         wanted = SubmitResearchRequest(
             question="Why?", documents=(DocumentInput(name="a.md", text="A.\n"),), request_id="one"
         )
-        with pytest.raises(Unreachable, match=f"what was granted to {task} is not known"):
+        with pytest.raises(Unreachable, match=f"the budget of {task} is unknown"):
             await there.assistant().submit(wanted)
 
 

@@ -156,7 +156,7 @@ async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_
     assert [approval.request_id for approval in waiting.approvals if approval.decision == "pending"] == [
         approval.request_id for approval in during.approvals
     ]
-    assert "harbours: compact with instructions (edit-2), asked for by Ada (name not verified): done, compacted" in seen
+    assert "harbours: compact with instructions (edit-2), requested by Ada (name not verified): done, compacted" in seen
     assert ended.phase is TaskPhase.DONE
     kept = [(entry.id, entry.state) for entry in trail if isinstance(entry, ContextEdit)]
     states = ["done", "done", "done", "refused", "done"]
@@ -179,7 +179,7 @@ async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agen
 
         await wait_until(waits)
         assert (
-            "write: pin m1 (edit-1), asked for by nobody named: waits for the end of its leg"
+            "write: pin m1 (edit-1), requested by an unnamed person: waits for the end of the agent's leg"
             in await fetch_current_details(task)
         )
         gate.opened.set()

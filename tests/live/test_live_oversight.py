@@ -138,7 +138,7 @@ async def test_a_plan_may_be_kept_and_an_impossible_revision_changes_nothing(
         versions = await counter.store.list_plan_versions(ended.task_id, SYSTEM_SCOPE)
     assert (of(crew, "revision"), len(versions), ended.phase) == (calls, 1, TaskPhase.DONE)
     assert len(ended.notes) == notes
-    assert "Revision 1, after the research: the plan was kept as it was." in report
+    assert "Revision 1, after the research, left the plan unchanged." in report
     for asked in crew.asked[1:]:
         assert "- step 'harbours' has started and cannot be changed" in asked.messages[-1].tool_results[0].content
 
@@ -176,7 +176,7 @@ async def test_too_little_money_leaves_the_plan_and_the_report_as_they_are(
         ended, report = await done(counter)
     assert (of(crew, "revision"), of(crew, "review")) == (0, 0)
     assert {note.split(";")[0] for note in ended.notes} >= {
-        "The budget was too small for revising the plan",
+        "The budget was too small for a revision of the plan",
         "The budget was too small for a review of the report by a model",
     }
     assert (ended.phase, "# Pilotage" in report) == (TaskPhase.PARTIAL, True)

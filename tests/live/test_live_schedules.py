@@ -97,7 +97,7 @@ async def test_over_five_weeks_a_report_opens_with_what_changed_and_a_run_that_w
     first, third = reports
     assert "What changed" not in first
     head = third[: third.index("In the sections below")]
-    assert f"> **What changed since last time** (`{tasks[0]}`): claims; 0 new, 0 gone, 1 changed" in head
+    assert f"> **What changed since last time** (`{tasks[0]}`): 0 new claims, 0 gone, 1 changed" in head
     was, now = "The bar of Nordvik is two fathoms deep", "The bar of Nordvik is three fathoms deep"
     assert was in head
     assert head.index(was) < head.index("**is now**") < head.index(now)

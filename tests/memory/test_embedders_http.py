@@ -155,7 +155,7 @@ async def test_an_answer_that_cannot_be_used_is_no_vector(server: EmbeddingsServ
 
 async def test_a_dimension_that_is_not_the_set_one_is_seen_with_the_first_vector(server: EmbeddingsServer) -> None:
     server.dimension = 8
-    assert "returns vectors of 8 dimensions instead of 64: set WAYSTATION_EMBEDDER_DIMENSION" in await failure(
+    assert "returns vectors of 8 dimensions instead of 64; set WAYSTATION_EMBEDDER_DIMENSION" in await failure(
         embedder_of(server)
     )
 

@@ -36,9 +36,7 @@ async def test_the_key_of_voyage_goes_to_no_other_server(tmp_path: Path) -> None
 
 async def test_no_model_is_downloaded_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTEMBED_CACHE_PATH", str(tmp_path))
-    with pytest.raises(
-        MemoryUnavailable, match="not in the cache of fastembed, and Waystation does not download models by itself"
-    ):
+    with pytest.raises(MemoryUnavailable, match="not in the cache of fastembed, and Waystation downloads no models"):
         await FastEmbedder.create(None, None).embed(["text"])
     with pytest.raises(MemoryUnavailable, match=f"{tmp_path} does not have the files of the model {STATIC}"):
         await FastEmbedder.create(STATIC, tmp_path).embed(["text"])

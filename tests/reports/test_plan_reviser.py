@@ -130,7 +130,7 @@ async def test_without_room_for_new_steps_none_is_taken(env: AgentEnvironment) -
     model = ScriptedModel([ADDED, revision("r2", add=[FOG], change=[USED])])
     revised = await made(env, model, room=0)
     assert revised.notes == (
-        "A revision of the plan could not be run, also after one repair; the plan was kept as it was.",
+        "The revised plan could not be run, even after one correction, so the plan stays unchanged.",
     )
     assert "There is budget for 0 new steps." in model.requests[0].messages[0].text
     assert await env.store.get_newest_plan(TASK, SYSTEM_SCOPE) == PLAN
@@ -138,4 +138,4 @@ async def test_without_room_for_new_steps_none_is_taken(env: AgentEnvironment) -
 
 async def test_too_little_money_means_no_call(env: AgentEnvironment) -> None:
     revised = await made(env, ScriptedModel([]), limit=600)
-    assert revised.notes == ("The budget was too small for revising the plan; it was kept as it was.",)
+    assert revised.notes == ("The budget was too small for a revision of the plan, so the plan stays unchanged.",)

@@ -71,7 +71,7 @@ async def test_citations_are_checked_against_the_documents_and_those_that_fail_a
 
 3 of 6 citations failed the check:
 
-- [harbour.md:1-2]: the quoted words do not stand there
+- [harbour.md:1-2]: the quoted words are not in these lines
 - [log.md:1-1]: there is no such document
 - [harbour.md:2-9]: the document has 2 lines
 
@@ -90,7 +90,7 @@ async def test_citations_of_recognised_pages_are_counted(bare_env: AgentEnvironm
     said = ReportDraft(title="T", summary="It was dug [scan.pdf:2-2]. It silted up [scan.pdf:5-5].")
     await submit_deliverable(bare_env, "writing", said)
     _, report = await publish_report(bare_env)
-    assert "1 citation rests on recognised text." in report
+    assert "1 citation rests on text recognised from pictures." in report
     assert "page 2 (recognised from a picture, confidence 0.93) (line 5)" in report
 
 
@@ -176,10 +176,10 @@ async def test_a_sentence_with_a_figure_that_its_lines_lack_is_marked_and_makes_
     assert outcome.partial_reason == f"The report is partial: {reason}."
     assert f"> **Partial.** {reason}. Each is marked in the text and listed below with the reason." in report
     assert "[harbour.md:1-1]. It was dug in 1812, they say [harbour.md:1-1]⁽¹⁾." in report
-    assert '\n\n- ⁽¹⁾ "1812" stands nowhere in line 1 of harbour.md\n\n## About this report' in report
+    assert '\n\n- ⁽¹⁾ "1812" is not in line 1 of harbour.md\n\n## About this report' in report
     assert [(one.verdict, one.missing) for one in extract_cited_sentences(report)] == [
         (SupportVerdict.SUPPORTED, ""),
-        (SupportVerdict.NOT_SUPPORTED, '"1812" stands nowhere in line 1 of harbour.md'),
+        (SupportVerdict.NOT_SUPPORTED, '"1812" is not in line 1 of harbour.md'),
     ]
 
 
@@ -307,10 +307,10 @@ async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_ho
 
 
 - Names the cause: **met** in “Year” [harbour.md:1-1]
-- Gives depths: **not met**, “Causes” cites what failed the check
-- Quotes the keeper: **not met**, “Bare” cites nothing
-- Tells of <SECRET_0123456789ab>: **not met**, says its writer: The documents are silent on it.
-- Gives a year: **not judged**, as its writer says neither where it is met nor why it is not
+- Gives depths: **not met**, because “Causes” has a citation that failed the check
+- Quotes the keeper: **not met**, because “Bare” has no citation
+- Tells of <SECRET_0123456789ab>: **not met**, because its writer says: The documents are silent on it.
+- Gives a year: **not judged**, because its writer names no section that meets it, and gives no reason
 
 """)
     assert "Names the cause" not in extract_answer(report)

@@ -34,7 +34,7 @@ async def test_pages_that_agents_have_fetched_are_cited_by_their_address_and_che
     )
     outcome, report = await publish_report(env)
     assert (outcome.citations, outcome.failed) == (3, 2)
-    assert "the quoted words do not stand there" in report
+    assert "the quoted words are not in these lines" in report
     assert "the document has 2 lines" in report
 
 

@@ -126,14 +126,14 @@ Whether the report answers the question was not judged.
 - Task `task-0123456789abcdef`, model `claude-sonnet-5-5`, 14 model turns in 4 legs
 - Tokens: 12,000 input, 3,000 cache write, 90,000 cache read, 4,500 output; cost: $0.123456
 - Budget: 41,200 of 200,000 tokens
-- Up to 2,500 tokens may have been billed for calls without a reply; they count as spent
+- Up to 2,500 tokens may have been billed for calls without a reply; this counts as spent
 - Step research-1 ended early: a person denied it more
 - Compactions: 1; they replaced 22,000 tokens, stored 6 passages in memory and redacted 2 private values
 - research-1 asked for 20,000 tokens; 15,000 tokens approved by Ada (name not verified): go on
 - research-1 asked for 20,000 tokens; denied by Ada (name not verified)
 - research-2 asked for 30,000 tokens after 7 calls; no one answered
 - `approve_budget` had no effect: tokens: Input should be greater than 0
-- Memory did not answer a recall; the agent went on without it.
+- Memory did not answer a search; the agent continued without it.
 
 ## Not used
 """)
@@ -176,7 +176,7 @@ def test_a_report_that_was_not_finished_has_quotations_and_what_its_outline_lack
     found = StepFindings(title="Silting", findings=ResearchFindings(findings=(said,)))
     written = render_written_part(make_report_parts(draft).replace(findings=(found,)))
     assert written.startswith("# Why it silted up\n\n> **Partial.**")
-    assert "Planned and not written: Limits (a)(b).\n\n## Findings: Silting\n\n" in written
+    assert "Planned but not written: Limits (a)(b).\n\n## Findings: Silting\n\n" in written
     assert (
         "- It silted up. Within ten years. (1821) [log.md:4-4] [log.md:5-5]\n"
         '  - "It silted up fast." [log.md:4-4]' in written
@@ -235,10 +235,13 @@ def test_a_report_says_how_many_citations_rest_on_recognised_text() -> None:
     recognised = count_recognised_citations([cited(*place) for place in places], documents)
     assert recognised == 3
     whole = render_report(make_report_parts(), "# Report", ReportAppendix(checked=5, recognised=recognised))
-    assert f"(5 places). 3 citations rest on recognised text.\n{NOT_JUDGED}\n" in whole
+    assert f"(5 places). 3 citations rest on text recognised from pictures.\n{NOT_JUDGED}\n" in whole
     failed = FailedCitation(citation=cited("notes.md", 2, 9), reason="the document has 1 line")
     partial = render_report(make_report_parts(), "# Report", ReportAppendix(checked=3, failed=(failed,), recognised=1))
-    assert "\n\n1 citation rests on recognised text, and 1 of 3 citations failed the check:\n\n- [notes" in partial
+    assert (
+        "\n\n1 citation rests on text recognised from pictures, and 1 of 3 citations failed the check:\n\n- [notes"
+        in partial
+    )
 
 
 def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:

@@ -91,7 +91,7 @@ def test_a_report_that_opens_with_its_changes_says_them_before_its_question_and_
     opened = insert_after_title(AFTER, part)
     assert part == snapshot(
         """\
-> **What changed since last time** (`task-1`): claims; 1 new, 1 gone, 1 changed, 1 the same.
+> **What changed since last time** (`task-1`): 1 new claim, 1 gone, 1 changed, 1 unchanged.
 >
 > - New: A second mole is planned for the north [harbour.md:9-9]
 >
@@ -109,4 +109,4 @@ def test_of_very_many_changes_a_report_opens_with_some_and_says_where_the_others
     many = "# R\n\n" + "\n".join(f"- Ship {number} came in [log.md:{number}-{number}]." for number in range(1, 101))
     part = render_report_changes(compare_reports("# R\n", many), "task-1", "task-2")
     assert part.count("> - New: ") == 40
-    assert part.endswith("> - and 60 more such claims: `waystation diff task-1 task-2`")
+    assert part.endswith("> - and 60 more such claims (see `waystation diff task-1 task-2`)")

@@ -77,7 +77,7 @@ async def test_a_sentence_with_a_figure_that_its_lines_lack_is_a_fault_of_the_dr
     await env.store.commit_deliverable((await env.make_tool_context("writing")).fence, TASK, draft)
     await reviewed(env, ScriptedModel([judged()]))
     (text,) = await told(env)
-    assert '- unsupported: "1812" stands nowhere in line 1 of harbour.md' in text
+    assert '- unsupported: "1812" is not in line 1 of harbour.md' in text
 
 
 async def test_a_retry_asks_nothing_and_tells_nothing_twice(drafted: AgentEnvironment) -> None:
@@ -105,7 +105,7 @@ async def test_a_writer_that_may_not_be_sent_back_hears_nothing(drafted: AgentEn
 
 async def test_without_money_for_a_model_code_alone_checks(drafted: AgentEnvironment) -> None:
     made = await reviewed(drafted, ScriptedModel([]), limit=600)
-    assert made.notes == ("The budget was too small for a review of the report by a model; code alone checked it.",)
+    assert made.notes == ("The budget was too small for a model to review the report, so only code checked it.",)
     assert (made.review.faults, made.review.sent_back) == (1, True)
 
 

@@ -93,7 +93,7 @@ def test_without_any_redactor_no_text_goes_anywhere() -> None:
 async def test_the_offline_model_says_when_its_plugin_is_disabled() -> None:
     router = create_model_router(with_plugins("-offline"))
     request = ModelRequest(model=OFFLINE_MODEL, system="", messages=(build_user_message("m1", "Hi."),), max_output=100)
-    with pytest.raises(ModelRejected, match="'offline': add one to WAYSTATION_PLUGINS; installed is offline"):
+    with pytest.raises(ModelRejected, match="'offline': add one to WAYSTATION_PLUGINS; offline"):
         await router.complete(request)
 
 
@@ -107,7 +107,7 @@ def test_a_plugin_that_is_named_and_not_installed_is_told_of_with_what_to_do(
     assert "the plug-in unit-convert is enabled but not installed" in said
     assert "did you mean unit_convert (a tool, of waystation_examples_metadata 1.0)?" in said
     assert all(group in said for group in PluginGroup)
-    assert "`waystation doctor` lists those that are installed" in said
+    assert "`waystation doctor` lists the installed plug-ins" in said
 
 
 def test_a_name_that_two_packages_have_is_refused_also_in_other_groups(
@@ -129,7 +129,7 @@ def test_a_name_that_two_packages_have_is_refused_also_in_other_groups(
         (PluginGroup.TOOLS, "", "acme:create", "cannot be imported from acme:create"),
         (PluginGroup.TOOLS, TOOL.format(more='name = "other"'), "acme:Tool", "that of its entry point"),
         (PluginGroup.TOOLS, TOOL.format(more='permission = "hand_in"'), "acme:Tool", "its permission is 'hand_in'"),
-        (PluginGroup.TOOLS, TOOL.format(more="ends_run = True"), "acme:Tool", "it ends runs"),
+        (PluginGroup.TOOLS, TOOL.format(more="ends_run = True"), "acme:Tool", "it ends agent runs"),
         (PluginGroup.TOOLS, TOOL.format(more='roles = ("cooking",)'), "acme:Tool", "research, analysis, writing"),
     ],
 )

@@ -131,7 +131,9 @@ async def test_a_server_that_is_not_there_is_worth_another_try_and_shows_no_pass
 
 async def test_nobody_who_connects_upgrades_a_shared_database(postgres: PostgresServer) -> None:
     url = sqlalchemy_url(postgres.new_database())
-    empty = f"the database is empty, this version of Waystation needs schema {REVISION}: run `waystation store migrate`"
+    empty = (
+        f"the database is empty, but this version of Waystation needs schema {REVISION}: run `waystation store migrate`"
+    )
     with pytest.raises(StoreError, match=f"^{empty}$"):
         await SqlStore.open(url, store_clock)
     status = await load_store_status(url)

@@ -124,7 +124,7 @@ async def damaged(damaged_url: str) -> AsyncIterator[SqlStore]:
 async def test_a_database_of_a_newer_version_is_refused_and_left_alone(damaged: SqlStore, damaged_url: str) -> None:
     await set_revision(damaged, "0999")
     newer = (
-        f"the database has schema 0999, this version of Waystation knows schemas up to {REVISION}: "
+        f"the database has schema 0999, but this version of Waystation only knows schemas up to {REVISION}: "
         "update Waystation, or choose another database"
     )
     for attempt in (SqlStore.open(damaged_url, store_clock), migrate(damaged_url, store_clock)):
@@ -139,7 +139,7 @@ async def test_a_database_of_another_program_is_refused_and_left_alone(damaged: 
     await set_revision(damaged, "ae1027a6acf3")
     for attempt in (SqlStore.open(damaged_url, store_clock), migrate(damaged_url, store_clock)):
         with pytest.raises(
-            StoreError, match=r"^the database belongs to another program: give Waystation a database of"
+            StoreError, match=r"^the database belongs to another program: give Waystation a separate database"
         ):
             await attempt
     status = await load_store_status(damaged_url)
@@ -159,7 +159,7 @@ async def test_a_database_of_an_unreleased_version_is_refused_and_left_alone(
     )
     for attempt in (SqlStore.open(damaged_url, store_clock), migrate(damaged_url, store_clock)):
         with pytest.raises(
-            StoreError, match=rf"^the database has schema {revision}, written by .*No version reads it"
+            StoreError, match=rf"^the database has schema {revision}, which an unreleased .*no other version can read"
         ) as no:
             await attempt
         assert aside in str(no.value)

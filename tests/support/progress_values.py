@@ -104,5 +104,5 @@ PAUSED_PROGRESS = TaskProgress(
     rejected_messages=(
         RejectedMessage(signal="approve_budget", reason="tokens: Input should be greater than 0", at=NOON),
     ),
-    notes=("Memory did not answer a recall; the agent went on without it.",),
+    notes=("Memory did not answer a search; the agent continued without it.",),
 )

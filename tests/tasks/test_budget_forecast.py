@@ -204,7 +204,7 @@ def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() ->
     )
     assert format_request_and_answer(ApprovalView.from_request(granted), over=False) == f"{asked}; 5 tokens approved"
     assert format_request_and_answer(ApprovalView.from_request(granted), over=False, origin="sent from a@b") == (
-        f"{asked}; 5 tokens approved by nobody named (sent from a@b)"
+        f"{asked}; 5 tokens approved by an unnamed person (sent from a@b)"
     )
     halted = PENDING_APPROVAL.replace(decision="approved", reason="no credit", by="Ada")
     assert format_request_and_answer(ApprovalView.from_request(halted), over=False) == (

@@ -56,7 +56,7 @@ To end this step with what it has, send `deny_budget` with
 
 **Notes**
 
-- Memory did not answer a recall; the agent went on without it.\
+- Memory did not answer a search; the agent continued without it.\
 """)
 
 

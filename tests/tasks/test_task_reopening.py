@@ -90,7 +90,7 @@ def test_a_request_that_the_end_came_before_is_closed() -> None:
 def test_the_rewind_stands_in_the_state_as_done() -> None:
     state, edit = build_reopened_state(ended(*ORDER), back(), TASK_CONFIG.agent_budget)
     assert state.runs["research-1"].context_edits == (edit,)
-    assert "research-1: rewind to m5 (edit-1), asked for by Ada (name not verified): done" in edit.text
+    assert "research-1: rewind to m5 (edit-1), requested by Ada (name not verified): done" in edit.text
     assert edit.text in state.notes
     twice, second = build_reopened_state(
         finish_agent(state, "research-1").end_task(TaskPhase.PARTIAL), back(), TASK_CONFIG.agent_budget

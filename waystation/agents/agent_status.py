@@ -37,12 +37,12 @@ class AgentStatus(Value):
             case "tool":
                 doing = f"calling {self.tool}"
             case "between":
-                doing = "at work"
+                doing = "working"
             case "waiting":
                 doing = "waiting because of the provider's rate limit"
-        said = f"{self.agent}: {turn}{doing} since {format_elapsed(self.since, now)}"
+        said = f"{self.agent}: {turn}{doing} for {format_elapsed(self.since, now)}"
         silent = self.seen is not None and now - self.seen > HEARTBEAT_STALE_AFTER
-        return f"{said}; no sign of life since {format_elapsed(self.seen or now, now)}" if silent else said
+        return f"{said}; no heartbeat for {format_elapsed(self.seen or now, now)}" if silent else said
 
 
 def format_elapsed(since: datetime, now: datetime) -> str:

@@ -294,7 +294,7 @@ def _find_quotation(failed: FailedCitation, result: CitationCheckResult) -> str:
     for name, document in [*([(citation.document, named)] if named is not None else []), *others]:
         near = citation.first_line if document is named else 1
         if lines := document.find_quotation_lines(citation.quotation, near):
-            return f"they stand in {Citation(document=name, first_line=lines[0], last_line=lines[1])}"
+            return f"they are in {Citation(document=name, first_line=lines[0], last_line=lines[1])}"
     return ""
 
 

@@ -320,7 +320,7 @@ class CompactionJob:
         """Leave everything unchanged if a person asked; otherwise store the failure and apply the next stage."""
         bad = result.verdict if isinstance(result.verdict, RejectedSummary) else None
         if bad is not None:
-            self.notes.append(f"A summary was rejected ({bad.status}): {bad.rule}: {bad.message}.")
+            self.notes.append(f"A summary was rejected ({bad.status}, {bad.rule}): {bad.message}.")
         if self.context.manual is None:
             if result.model_called:
                 await self._remember(rung, result.charge)

@@ -161,7 +161,7 @@ class CriterionResult(Value):
 
 MAX_SHOWING_SECTIONS = 3
 """Maximum number of citations shown for a criterion."""
-UNSAID = "as its writer says neither where it is met nor why it is not"
+UNSAID = "because its writer names no section that meets it, and gives no reason"
 
 
 def check_criteria(
@@ -178,11 +178,11 @@ def _criterion(text: str, where: str, draft: ReportDraft, holding: Set[str], fai
     if named is None:
         if not where.strip():
             return CriterionResult(text=text, state="not judged", why_not=UNSAID)
-        return CriterionResult(text=text, state="not met", why_not=f"says its writer: {where}")
+        return CriterionResult(text=text, state="not met", why_not=f"because its writer says: {where}")
     cited = tuple(dict.fromkeys(map(str, parse_citations(named.markdown))))
     wrong, right = [one for one in cited if one in failing], [one for one in cited if one in holding]
     if wrong or not right:
-        why_not = f"“{named.heading}” cites {'what failed the check' if wrong else 'nothing'}"
+        why_not = f"because “{named.heading}” {'has a citation that failed the check' if wrong else 'has no citation'}"
         return CriterionResult(text=text, state="not met", why_not=why_not)
     return CriterionResult(text=text, state="met", heading=named.heading, citations=tuple(right[:MAX_SHOWING_SECTIONS]))
 

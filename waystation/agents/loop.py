@@ -201,7 +201,9 @@ async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> CallP
             refused[call.id] = build_rejected_call_result(call, await _words(attempt, decision))
     if attempt.request.config.hard_budget:
         refused |= {call.id: build_rejected_call_result(call, NO_APPROVER) for call, _ in asking}
-        attempt.notes.extend(f"{call.name} asks a person first, nobody is asked: not called" for call, _ in asking)
+        attempt.notes.extend(
+            f"{call.name} was not called, because it needs approval and this task asks no one" for call, _ in asking
+        )
         return CallPermissions(rejected=refused)
     # A call that waits for a later question may not run: questions are built until there is one, or none is left.
     questions: list[ActionQuestion] = []
@@ -482,10 +484,10 @@ class TurnRunner:
         most = at.request.config.max_messages
         if most is not None and sum(not message.is_status for message in said) + _TURN_MESSAGES > most:
             return at.make_partial_outcome(
-                f"its conversation may have {most:,} messages, and another turn would be over that"
+                f"its conversation may have {most:,} messages, and another turn would exceed that"
             )
         if (idle := _idle_replies(said, at.toolbox.specs_by_name)) >= MAX_IDLE_REPLIES:
-            return at.make_partial_outcome(f"the model gave {idle} replies in a row without handing in a result")
+            return at.make_partial_outcome(f"the model gave {idle} replies in a row without submitting a result")
         return None
 
     async def _slow_down(self) -> None:

@@ -49,8 +49,8 @@ from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrus
 
 _TITLE_CHARACTERS = 60
 
-SEND_AGAIN = "`waystation plan TASK --file PLAN` names what is wrong, and sends one that can be run"
-UNKNOWN_PLAN = f"what `plan` names is no plan in the task's store: {SEND_AGAIN}"
+SEND_AGAIN = "`waystation plan TASK --file PLAN` checks a plan, and sends it if it can be run"
+UNKNOWN_PLAN = f"the store has no plan with the id in `plan`: {SEND_AGAIN}"
 
 
 class SubmitPlanInput(ToolInput):
@@ -74,9 +74,9 @@ SUBMIT_PLAN = ToolSpec(
     input_schema=build_input_schema(SubmitPlanInput),
 )
 PLANNING_NOTES = {
-    NoAnswerReason.UNUSABLE: "The model's plan could not be run, also after one repair; the standard plan is used.",
-    NoAnswerReason.TOO_DEAR: "The budget is too small for planning by a model; the standard plan is used.",
-    NoAnswerReason.NO_REPLY: "No plan was to be had of the model; the standard plan is used.",
+    NoAnswerReason.UNUSABLE: "The model's plan could not be run, even once corrected, so the standard plan is used.",
+    NoAnswerReason.TOO_DEAR: "The budget is too small for a model to plan, so the standard plan is used.",
+    NoAnswerReason.NO_REPLY: "The model returned no plan, so the standard plan is used.",
 }
 
 

@@ -267,8 +267,8 @@ class RedactionRetryPolicy:
             times.pop(key, None)
             kind = RedactionReviewRequiredError if self.failure_mode == "pause" else RedactionAbandonedError
             raise kind(
-                f"a text ({destination}) could not be redacted in time, twice: submit less text at once, or raise "
-                "the setting redaction_seconds"
+                f"a text ({destination}) could not be redacted in time in two attempts: submit less text at once, or "
+                "raise the setting redaction_seconds"
             )
         placeholder = make_failed_redaction(text, key, put_aside=True)
         if tried:

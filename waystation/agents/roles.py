@@ -74,7 +74,7 @@ from waystation.security.untrusted import DEFAULT_SERVERS, UntrustedTools
 _log = logging.getLogger(__name__)
 
 
-NO_SERVERS = "the task names tool servers, and its worker has no config file of them (WAYSTATION_TOOL_SERVERS)"
+NO_SERVERS = "the task names tool servers, but its worker has no config file for them (WAYSTATION_TOOL_SERVERS)"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> CandidateTool:
         tokens=estimate_text(written),
         permission=tool.permission,
         urgency=tool.urgency,
-        unusable_reason=f"its limits name parameters that it does not have: {', '.join(amiss)}" if amiss else "",
+        unusable_reason=f"its limits name parameters that the tool does not have: {', '.join(amiss)}" if amiss else "",
         is_added=isinstance(tool, McpTool | AdaptedPluginTool),
     )
 
@@ -157,7 +157,8 @@ def _missed(offered: UntrustedTools, named: Sequence[str]) -> tuple[str, ...]:
     if not missed:
         return ()
     return (
-        f"{format_count(len(missed), 'tool server')} that the task names: nothing there; `show TASK --tools` says why",
+        f"{format_count(len(missed), 'tool server')} that the task names provided no tools; "
+        "`show TASK --tools` says why",
     )
 
 

@@ -435,7 +435,7 @@ class BriefBuilder:
         try:
             found = await self.memory_recall.find_relevant(run, goal, STARTING_TOKENS, scope)
         except MemoryUnavailable:
-            notes.append("Memory did not answer at the start of a run; the agent went on without it.")
+            notes.append("Memory did not answer when an agent started; the agent continued without it.")
             return ()
         return await record_restored_placeholders(self.store, run, "", found)
 

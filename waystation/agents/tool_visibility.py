@@ -255,7 +255,7 @@ class AgentPermissions(Value):
         if tool.permission == "hand_in":
             return None
         if tool.permission == "delegate" and not self.may_delegate:
-            return "it may start no subagents"
+            return "its agent may not start subagents"
         denial = next((one for one in self.denied if one == tool.permission or fnmatchcase(tool.name, one)), None)
         return tool.unusable_reason or None if denial is None else f"the settings deny {denial}"
 
@@ -294,7 +294,9 @@ def compute_tool_visibility(
             room -= tool.tokens
         else:
             crowded_out.add(tool.name)
-            refused[tool.name] = f"{room} of {budget} tokens were left when it was its turn, and it has {tool.tokens}"
+            refused[tool.name] = (
+                f"its definition has {tool.tokens} tokens, and only {room} of {budget} tokens were left"
+            )
     return ToolVisibility(
         phase=phase,
         token_budget=budget,
@@ -314,7 +316,7 @@ def _why_not(tool: CandidateTool, phase: AgentPhase, rights: AgentPermissions) -
     """Return why a tool is not shown, by permissions, then by phase; None if it may be."""
     if (refusal := rights.find_denial_reason(tool)) is not None:
         return refusal
-    return None if phase in tool.urgency or tool.permission == "hand_in" else f"not while {phase}"
+    return None if phase in tool.urgency or tool.permission == "hand_in" else f"not available while {phase}"
 
 
 _TURN_MESSAGES = 2

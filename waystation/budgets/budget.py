@@ -20,7 +20,7 @@ MIN_BUDGET_MICRO_USD, MAX_BUDGET_MICRO_USD = 1_000, 1_000_000 * 1_000_000
 
 
 class BudgetMode(StrEnum):
-    """What happens when an agent has spent its budget, and what its task and session have left."""
+    """What an agent does when its budget is spent."""
 
     HARD = "hard"
     """An agent that spent its share stops and delivers what exists, marked partial."""

@@ -159,7 +159,9 @@ async def _fork(settings: Settings, task: str, fork: ForkRequest, *, detach: boo
 @app.command()
 def message(
     task: TaskArgument,
-    text: Annotated[str, typer.Argument(metavar="MESSAGE", help="Text, which agents read word for word.")],
+    text: Annotated[
+        str, typer.Argument(metavar="MESSAGE", help="Text of the message; agents receive it word for word.")
+    ],
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:

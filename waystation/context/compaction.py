@@ -173,7 +173,7 @@ class CompactionEvent(Value):
 
 ContextEditAction = Literal["compact", "pin", "unpin", "restore", "rewind"]
 EDIT_PREFIX = "edit-"
-TOO_LATE_REASON = "the agent had delivered before it could be carried out"
+TOO_LATE_REASON = "the agent delivered its result before the edit could be carried out"
 
 
 class ContextEdit(Value):
@@ -217,10 +217,10 @@ class ContextEdit(Value):
     def text(self) -> str:
         """Who asked for what, and the result, in one line."""
         asked = (
-            f"{self.agent}: {sanitize_line(self.short_description)} ({self.id}), asked for by "
+            f"{self.agent}: {sanitize_line(self.short_description)} ({self.id}), requested by "
             f"{render_claimed_name(self.by)}"
         )
         claim = " (name not verified)" if self.by else ""
         note = f" [{sanitize_line(self.note, MAX_NOTE_CHARACTERS)}]" if self.note else ""
-        became = {"waiting": "waits for the end of its leg", "done": "done", "refused": "refused"}[self.state]
+        became = {"waiting": "waits for the end of the agent's leg", "done": "done", "refused": "refused"}[self.state]
         return f"{asked}{claim}{note}: {became}" + (f", {self.reason}" if self.reason else "")

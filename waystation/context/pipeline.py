@@ -122,7 +122,7 @@ class CannotFitDecision(_Decision):
     def text(self) -> str:
         """The sizes in a sentence for people."""
         return (
-            f"These parts cannot be made smaller: system prompt and tools {self.fixed_tokens:,} tokens, contract "
+            f"These parts cannot be made smaller: system prompt and tools {self.fixed_tokens:,} tokens, task brief "
             f"{self.brief_tokens:,}, latest request {self.latest_message_tokens:,}, pins {self.pinned_tokens:,}; "
             f"limit {self.limit:,}."
         )
@@ -277,10 +277,13 @@ def get_summary_skip_reason(transcript: Transcript) -> str | None:
     """
     failed = _failed_in_a_row(transcript)
     if len(failed) >= MAX_FAILED_SUMMARIES:
-        return f"No summary was requested: the last {len(failed)} failed; `waystation compact` requests one."
+        return (
+            f"No summary was requested, because the last {len(failed)} attempts failed. "
+            "`waystation compact` requests one."
+        )
     if failed and (missing := _missing_growth(transcript, failed[-1])) > 0:
         return (
-            "No summary was requested: the last one failed, and the conversation must first grow by "
+            "No summary was requested, because the last attempt failed. The conversation must first grow by "
             f"{missing:,} tokens."
         )
     return None

@@ -256,7 +256,7 @@ def remove_invented_quotations(text: str, user_said: Sequence[str]) -> Attributi
     what = ((removed, "quotations"), (lines, "lines"))
     return AttributionResult(
         text=text,
-        removed=tuple(f"{kind} in the user's name, never said: {count:,}" for count, kind in what if count),
+        removed=tuple(f"{kind} that the user never said: {count:,}" for count, kind in what if count),
     )
 
 
@@ -365,7 +365,7 @@ def _inflated(draft: _Draft) -> str | None:
 
 def _target_size(draft: _Draft) -> str | None:
     size, room = estimate_text(draft.body), draft.middle.target_tokens
-    return f"the summary has {size:,} tokens; {room:,} were asked for" if size > MAX_LENGTH_FACTOR * room else None
+    return f"the summary has {size:,} tokens; {room:,} were requested" if size > MAX_LENGTH_FACTOR * room else None
 
 
 RULES_OF_MIDDLES: Mapping[SummaryRule, Callable[[SummaryCheckInput], str | None]] = {

@@ -189,7 +189,7 @@ class MessageOutline(NamedTuple):
 
 
 class Message(Value):
-    """One message of a transcript. `id` is stable within its agent run and never used again."""
+    """One message of a transcript. `id` is stable within its agent run and never reused."""
 
     id: Identifier
     role: MessageRole

@@ -146,10 +146,9 @@ def build_pin_record(
         before = [place for place in sorted(shown.pinned) if place != places[message_id]]
         names = ", ".join(f"{shown.units[place].message_ids[0]} ({sizes[place]:,})" for place in before)
         raise BadInput(
-            f"{message_id} has {sizes[places[message_id]]:,} tokens, and pins may have "
-            f"{policy.max_pinned_tokens:,} together, a "
-            f"fifth of the window; pinned are: {names or 'none'}. Remove one of them, or raise the window."
-            + _instead(now, message_id)
+            f"{message_id} has {sizes[places[message_id]]:,} tokens. All pins together may have "
+            f"{policy.max_pinned_tokens:,} tokens, a fifth of the context window. Pinned now: {names or 'none'}. "
+            "Remove a pin, or raise the window." + _instead(now, message_id)
         )
     return record
 

@@ -61,11 +61,10 @@ MAX_SEARCHED_CHARACTERS = 20_000
 MAX_COMPARED_OCCURRENCES = 100
 """Maximum occurrences of a quotation of which the nearest is chosen."""
 NO_SUCH_DOCUMENT = "there is no such document"
-QUOTATION_NOT_FOUND = "the quoted words do not stand there"
+QUOTATION_NOT_FOUND = "the quoted words are not in these lines"
 QUOTATION_NOT_FOUND_NEARBY = (
-    f"the quoted words do not stand in the first {MAX_SEARCHED_CHARACTERS:,} characters of these lines: cite the "
-    "lines that they "
-    "stand in"
+    f"the quoted words are not in the first {MAX_SEARCHED_CHARACTERS:,} characters of these lines; cite only the lines "
+    "that contain them"
 )
 
 

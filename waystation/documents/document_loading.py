@@ -516,6 +516,6 @@ def _content(path: Path, maximum: int) -> str:
             raise UnreadableFileError("is not text")
         return content.decode("utf-8-sig")
     except OSError as error:
-        raise UnreadableFileError(f"cannot be read ({(error.strerror or 'it cannot be opened').lower()})") from error
+        raise UnreadableFileError(f"cannot be read ({(error.strerror or 'unknown error').lower()})") from error
     except UnicodeDecodeError as error:
         raise UnreadableFileError("is not UTF-8 text") from error

@@ -57,7 +57,7 @@ class SupportCheck(Value):
 
 
 def render_missing(check: SupportCheck, lines: str) -> str:
-    """Render what is missing, such as `"12 %" stands nowhere in lines 40-44`; empty if nothing is named.
+    """Render what is missing, such as `"12 %" is not in lines 40-44`; empty if nothing is named.
 
     Args:
         check: The result of the sentence.
@@ -68,9 +68,9 @@ def render_missing(check: SupportCheck, lines: str) -> str:
 
 def _render_detail(detail: MissingDetail, lines: str) -> str:
     if not detail.text:
-        return f'{lines} say "{detail.lines_say}", and the sentence does not'
+        return f'{lines} say "{detail.lines_say}", but the sentence does not'
     if detail.kind == "calculation":
         return f'"{detail.text}" is not in {lines}, but may be computed from {detail.lines_say}'
     if detail.lines_say:
-        return f'the sentence says "{detail.text}", and {lines} say "{detail.lines_say}"'
-    return f'"{detail.text}" stands nowhere in {lines}'
+        return f'the sentence says "{detail.text}", but {lines} say "{detail.lines_say}"'
+    return f'"{detail.text}" is not in {lines}'

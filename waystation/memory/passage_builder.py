@@ -300,9 +300,9 @@ class UnindexedDocuments(Value):
     def sentence(self) -> str:
         """Warning for the person who submits them, with the setting that decides."""
         return (
-            f"Memory accepts {self.max_characters:,} characters of a task's documents "
-            f"(WAYSTATION_REMEMBERED_CHARACTERS), and these have {self.total_characters:,}: later tasks do not "
-            f"recall {self.name_summary}. This task's agents read everything."
+            f"Memory keeps {self.max_characters:,} characters of a task's documents "
+            f"(WAYSTATION_REMEMBERED_CHARACTERS), but these documents have {self.total_characters:,}. Later tasks "
+            f"cannot recall {self.name_summary}. The agents of this task can read everything."
         )
 
     @property

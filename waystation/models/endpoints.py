@@ -70,7 +70,7 @@ KNOWN_CAPABILITIES: Mapping[str, ModelCapabilities] = {
         counts=True,
         strict_tools=True,
         names_overflow=True,
-        source="the provider's reference of the Messages API, read in October 2026",
+        source="the provider's reference of the Messages API, as of October 2026",
     ),
 }
 """By address. Forced tool choice and bound thinking depend on the model there (`waystation.models.profiles`)."""
@@ -85,9 +85,9 @@ EndpointKindName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY = "OPENAI_API_KEY"
 _CAPABILITIES_BY_KIND: Mapping[str, ModelCapabilities] = {
-    "bedrock": ModelCapabilities(counts=False, source="the SDK, which refuses to count there"),
+    "bedrock": ModelCapabilities(counts=False, source="the SDK, which does not count tokens on Bedrock"),
     "openai": ModelCapabilities(
-        caches=False, counts=False, binds_thinking=False, source="chat completions, which have none of these"
+        caches=False, counts=False, binds_thinking=False, source="the chat completions API, which has none of these"
     ),
 }
 """What follows from how an endpoint is spoken to, where nothing else is known of it."""

@@ -131,25 +131,33 @@ class ProbeRunner:
                 refused.append(error)
                 continue
             self.found |= {"streams": True, **_left_out(caches=caches, binds=binds)}
-            self._note("streaming", "fits", f"a whole stream, which stopped for {reply.stop}")
+            self._note("streaming", "fits", f"a complete stream with the stop reason {reply.stop}")
             if not caches:
-                self._note("cache marks", "worked around", "it refuses them: none are sent, and nothing is cached")
+                self._note(
+                    "cache marks", "worked around", "the endpoint refuses them, so none are sent and nothing is cached"
+                )
             if not binds:
-                self._note("thinking", "worked around", "it refuses the beta that drops outdated thinking: not asked")
+                self._note(
+                    "thinking",
+                    "worked around",
+                    "the endpoint refuses the beta that drops outdated thinking, so requests do not ask for it",
+                )
             return chat, reply
         raise refused[0]
 
     def _who(self, reply: ModelResponse) -> None:
         other = find_substitute_model(self.model, reply.model)
         self.found["answers_as"] = other
-        finding = f"{other} answers: charged under the name that was asked for" if other else "as asked for"
+        finding = f"{other} answers; calls are charged under the requested name" if other else "as requested"
         self._note("model", "worked around" if other else "fits", finding)
 
     def _usage(self, reply: ModelResponse) -> None:
         reports = bool(reply.usage.prompt_tokens and reply.usage.output)
         self.found["reports_usage"] = reports
         finding = (
-            "tokens of request and reply" if reports else "none reported: charged as a bound, and marked estimated"
+            "tokens of request and reply"
+            if reports
+            else "not reported; an upper bound is charged, and marked as estimated"
         )
         self._note("usage", "fits" if reports else "worked around", finding)
 
@@ -168,8 +176,8 @@ class ProbeRunner:
                 return False
             return self._toolless(str(error))
         self.found["tools"] = True
-        stop = "" if reply.stop is StopReason.TOOL_USE else f"; the call stopped for {reply.stop}"
-        finding = f"a call, its result, and a reply that stopped for {answered.stop}{stop}"
+        stop = "" if reply.stop is StopReason.TOOL_USE else f"; the stop reason of the call is {reply.stop}"
+        finding = f"a call, its result, and a reply with the stop reason {answered.stop}{stop}"
         self._note("tools", "fits", finding)
         return True
 
@@ -183,14 +191,14 @@ class ProbeRunner:
             reply = await self._ask(
                 chat, _asking("Say: ready.", tools=(HARBOUR_DEPTH,), require_tool=HARBOUR_DEPTH.name)
             )
-            cause = "" if _calls(reply) else "the choice of a tool is taken, and not followed"
+            cause = "" if _calls(reply) else "the endpoint accepts the choice of a tool, but does not follow it"
         except ModelError as error:
             if _passes(error):
                 self._note("forced choice", "not asked", str(error))
                 return
             cause = str(error)
         self.found["forces_tools"] = not cause
-        finding = f"{cause}: asked for in words instead" if cause else "the tool that was named is called"
+        finding = f"{cause}; prompts ask for the tool instead" if cause else "the chosen tool is called"
         self._note("forced choice", "worked around" if cause else "fits", finding)
 
     async def _parallel(self, chat: ChatModel) -> None:
@@ -218,7 +226,11 @@ class ProbeRunner:
         read = any(usage.cache_read for usage in seen)
         if read:
             self.found["caches"] = True
-        finding = "read again, and reported" if read else "nothing reported as cached: every prompt is paid in full"
+        finding = (
+            "cached input is read and reported"
+            if read
+            else "no cached input is reported, so each prompt costs its full price"
+        )
         self._note("cache", "fits" if read else "worked around", finding)
 
     async def _count(self, chat: ChatModel) -> None:
@@ -228,12 +240,16 @@ class ProbeRunner:
             self._note("count", "not asked", str(error))
             return
         self.found["counts"] = counts
-        finding = "counts tokens" if counts else "none: calls are held by the bytes of their requests"
+        finding = "counts tokens" if counts else "not supported; reservations use the size of requests in bytes"
         self._note("count", "fits" if counts else "worked around", finding)
 
     async def _overflow(self, chat: ChatModel, tokens: int) -> None:
         if self.found.get("names_overflow"):
-            self._note("overflow", "fits", f"it named it already: its window is under {4 * _CACHED_WORDS:,} tokens")
+            self._note(
+                "overflow",
+                "fits",
+                f"reported in the test of the cache: the window is under {4 * _CACHED_WORDS:,} tokens",
+            )
             return
         if not tokens:
             self._note("overflow", "not asked", "--overflow sends a request that is longer than the window")
@@ -249,7 +265,11 @@ class ProbeRunner:
             self._note("overflow", "fits" if named else "worked around", str(error))
             return
         self.found["names_overflow"] = False
-        self._note("overflow", "worked around", "it answers, so it cuts or has room: keep --window under its own")
+        self._note(
+            "overflow",
+            "worked around",
+            "the endpoint answered, so it cuts requests or has a larger window: set --window below its real window",
+        )
 
 
 def _passes(error: ModelError) -> bool:
@@ -286,8 +306,8 @@ def _instead_of_a_call(reply: ModelResponse) -> str:
     if not reply.blocks:
         return "an empty reply, without a call of the tool"
     if all(isinstance(block, Thinking | RedactedThinking) for block in reply.blocks):
-        return "thinking alone, without a call of the tool"
-    return "no call of a tool, only words"
+        return "only thinking, without a call of the tool"
+    return "only text, without a call of the tool"
 
 
 def _answered(request: ModelRequest, reply: ModelResponse) -> ModelRequest:

@@ -227,7 +227,7 @@ def get_model_profile(model: str) -> ModelProfile:
     )
 
 
-PRICE_SOURCE = "the provider's published list prices, as genai-prices has them"
+PRICE_SOURCE = "the provider's published list prices, from the package genai-prices"
 SEARCHES = Decimal(10)
 """USD per thousand web searches, whatever model makes them."""
 
@@ -299,7 +299,7 @@ class Price(Value):
 OFFLINE_PRICE = Price(
     model=OFFLINE_MODEL,
     rates=TokenRates(input=Decimal(0), output=Decimal(0), cache_write=Decimal(0), cache_read=Decimal(0)),
-    source="it works on this machine, and nobody is paid",
+    source="the offline model runs on this machine, so its calls cost nothing",
 )
 
 

@@ -185,7 +185,7 @@ def parse_step_share(written: str, remaining: Limit) -> Limit:
         raise ValueError(f"{written!r} is not a share: write whole percent, from 1% to {MAX_PERCENT}%")
     given = parse_limit(share)
     if 0 in {given.tokens, given.micro_usd}:
-        raise ValueError(f"{written!r} is nothing")
+        raise ValueError(f"{written!r} is zero")
     return given
 
 
@@ -451,7 +451,7 @@ class PlanRevision(Value):
     def text(self) -> str:
         """The result in a sentence."""
         if self.version is None:
-            return f"Revision {self.number}, after the research: the plan was kept as it was."
+            return f"Revision {self.number}, after the research, left the plan unchanged."
         parts = (("added", self.added), ("dropped", self.dropped), ("changed", self.changed))
         done = "; ".join(f"{what} {', '.join(steps)}" for what, steps in parts if steps)
         return f"Revision {self.number}, after the research, made plan version {self.version}: {done}."

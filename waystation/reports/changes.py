@@ -53,8 +53,9 @@ def render_report_changes(found: ReportChanges, before: str, after: str) -> str:
 
     One Markdown block that begins like a warning: it is not one of the report's own claims.
     """
-    numbers = f"{len(found.new)} new, {len(found.gone)} gone, {len(found.changed)} changed, {found.same} the same"
-    lines = [f"{CHANGES_HEADING} (`{before}`): {'nothing' if found.is_empty else 'claims'}; {numbers}."]
+    new = format_count(len(found.new), "new claim")
+    numbers = f"{new}, {len(found.gone)} gone, {len(found.changed)} changed, {found.same} unchanged"
+    lines = [f"{CHANGES_HEADING} (`{before}`): {numbers}."]
     lines += _render_change_list(
         [f"{NEW_CLAIM_PREFIX}{render_claim_with_citations(claim)}" for claim in found.new], before, after
     )
@@ -76,7 +77,7 @@ def render_claim_with_citations(claim: Claim) -> str:
 def _render_change_list(lines: Sequence[str], before: str, after: str) -> list[str]:
     shown = [f"- {line}" for line in lines[:_MAX_LISTED_CHANGES]]
     if more := len(lines) - len(shown):
-        shown.append(f"- and {format_count(more, 'more such claim')}: `waystation diff {before} {after}`")
+        shown.append(f"- and {format_count(more, 'more such claim')} (see `waystation diff {before} {after}`)")
     return ["", *shown] if shown else []
 
 

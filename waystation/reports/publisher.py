@@ -76,7 +76,7 @@ from waystation.tasks.state import TaskState
 from waystation.tasks.task import ReportVersion, ReusedWork, TaskPhase, TaskProgress, TaskRow
 from waystation.tasks.view import TaskView, select_shown_version
 
-REDACTED_REMARK = "words that are redacted in this report stand nowhere in the cited lines"
+REDACTED_REMARK = "the cited lines do not contain words that are redacted in this report"
 """Replaces what the lines of a sentence lack if it would quote them."""
 
 
@@ -322,7 +322,7 @@ class ReportPublisher:
             before = None
         if before is None:
             return insert_after_title(
-                report, f"> **What changed since last time** is not known: {since} has no report any more."
+                report, f"> **What changed since last time** is unknown, because {since} no longer has a report."
             )
         found = await asyncio.to_thread(compare_reports, before, report)
         (part,) = await self._redacted([render_report_changes(found, since, ref.task_id)], ref.tenant)

@@ -185,7 +185,7 @@ def render_written_part(parts: ReportParts) -> str:
     if not whole:
         if draft.missing_sections:
             missing = "; ".join(neutralize_markdown(planned.heading) for planned in draft.missing_sections)
-            lines.append(f"Planned and not written: {missing}.")
+            lines.append(f"Planned but not written: {missing}.")
         lines += findings or ["Nothing was found before the work stopped."]
     return "\n\n".join(filter(None, lines))
 
@@ -243,7 +243,11 @@ def count_recognised_citations(citations: Sequence[Citation], documents: Mapping
 
 def describe_recognised_citations(count: int) -> str:
     """Describe how many citations rest on recognised text; empty if none does."""
-    return f"{format_count(count, 'citation')} {'rests' if count == 1 else 'rest'} on recognised text" if count else ""
+    return (
+        f"{format_count(count, 'citation')} {'rests' if count == 1 else 'rest'} on text recognised from pictures"
+        if count
+        else ""
+    )
 
 
 def extract_answer(report: str) -> str:
@@ -485,7 +489,7 @@ def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
         lines.append(f"- {privacy}")
     if not task.possibly_billed.is_zero:
         held = format_amount(task.possibly_billed)
-        lines.append(f"- Up to {held} may have been billed for calls without a reply; they count as spent")
+        lines.append(f"- Up to {held} may have been billed for calls without a reply; this counts as spent")
     lines += [
         f"- {'Subagent' if get_parent_id(step.id) else 'Step'} {step.id} ended early: "
         f"{neutralize_markdown(step.reason)}"

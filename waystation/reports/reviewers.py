@@ -76,10 +76,10 @@ REVISE_PLAN = ToolSpec(
 )
 REVISION_NOTES = {
     NoAnswerReason.UNUSABLE: (
-        "A revision of the plan could not be run, also after one repair; the plan was kept as it was."
+        "The revised plan could not be run, even after one correction, so the plan stays unchanged."
     ),
-    NoAnswerReason.TOO_DEAR: "The budget was too small for revising the plan; it was kept as it was.",
-    NoAnswerReason.NO_REPLY: "No revision of the plan was to be had of the model; it was kept as it was.",
+    NoAnswerReason.TOO_DEAR: "The budget was too small for a revision of the plan, so the plan stays unchanged.",
+    NoAnswerReason.NO_REPLY: "The model returned no revision of the plan, so the plan stays unchanged.",
 }
 
 
@@ -135,7 +135,7 @@ class PlanReviser:
             number, reason = versions[-1].number + 1, "A person denied the revision."
             version = PlanVersion(number=number, plan=pair[0].plan, made_by=made_by, reason=reason)
             await self.store.save_plan_version(run.task_id, version)
-        note = f"Revision {request.number} of the plan was not agreed to: the plan stays as it was."
+        note = f"Revision {request.number} of the plan was denied, so the plan stays unchanged."
         revision = PlanRevision(number=request.number, reviewed_steps=request.reviewed_steps)
         return RevisionResult(revision=revision, totals=await self.store.get_run_usage(run.run_id), notes=(note,))
 
@@ -286,9 +286,9 @@ REVIEW_REPORT = ToolSpec(
     input_schema=build_input_schema(ReviewReportInput),
 )
 REVIEW_NOTES = {
-    NoAnswerReason.UNUSABLE: "A review of the report could not be used, also after one repair; code alone checked it.",
-    NoAnswerReason.TOO_DEAR: "The budget was too small for a review of the report by a model; code alone checked it.",
-    NoAnswerReason.NO_REPLY: "No review of the report was to be had of the model; code alone checked it.",
+    NoAnswerReason.UNUSABLE: "The review could not be used, even once corrected, so only code checked the report.",
+    NoAnswerReason.TOO_DEAR: "The budget was too small for a model to review the report, so only code checked it.",
+    NoAnswerReason.NO_REPLY: "The model returned no review of the report, so only code checked it.",
 }
 
 

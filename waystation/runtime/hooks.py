@@ -150,8 +150,8 @@ class WebhookNotifier:
             return
         if status in _PASSING or response.is_server_error:
             raise WebhookUnavailable(f"{self.name} answered {status}", retry_after=_retry_after(response.headers))
-        cause = "a redirect, which is not followed" if response.is_redirect else "which is final"
-        raise WebhookRejectedError(f"{self.name} answered {status}, {cause}: check WAYSTATION_WEBHOOK")
+        cause = "a redirect, which is not followed" if response.is_redirect else "which is not retried"
+        raise WebhookRejectedError(f"{self.name} answered {status} ({cause}): check WAYSTATION_WEBHOOK")
 
 
 def _body(notice: TaskNotification, link: str | None) -> dict[str, JsonValue]:

@@ -104,7 +104,7 @@ class PluginRegistry:
         if plugin is None:
             raise BadInput(
                 f"no enabled plug-in has models of the kind {wanted!r}: add one to WAYSTATION_PLUGINS"
-                + "".join(f"; installed is {one.description}" for one in self.disabled if one.name == wanted)
+                + "".join(f"; {one.description} is installed" for one in self.disabled if one.name == wanted)
             )
         return plugin.make(ChatModel, context)
 
@@ -155,8 +155,8 @@ def _enabled(name: str, by_name: Mapping[str, Sequence[InstalledPlugin]]) -> Seq
         meant = f"did you mean {by_name[close[0]][0].description}? " if close else ""
         raise BadInput(
             f"the plug-in {name} is enabled but not installed: {meant}Install the package that has an entry "
-            f"point {name} of {_either(PluginGroup)}, or take it out of WAYSTATION_PLUGINS. Waystation's own plug-ins "
-            "come with it: install Waystation again. `waystation doctor` lists those that are installed"
+            f"point {name} of {_either(PluginGroup)}, or take it out of WAYSTATION_PLUGINS. If it is one of "
+            "Waystation's own plug-ins, install Waystation again. `waystation doctor` lists the installed plug-ins"
         )
     if len(packages) > 1 or len(found) > len(_distinct(one.group for one in found)):
         places = ", ".join(f"{one.package} ({one.entry_point.value})" for one in found)

@@ -82,7 +82,7 @@ def build_wrong_key_error(settings: Settings) -> BadInput:
     """Build the error for a person whose key does not decrypt the data."""
     given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
     return BadInput(
-        f"the key in {given} is not the key that this was encrypted with: set WAYSTATION_KEY to the key of "
+        f"the key in {given} is not the key that this data was encrypted with: set WAYSTATION_KEY to the key of "
         "the workers, or restore their key file. Older keys can be listed in WAYSTATION_PREVIOUS_KEYS"
     )
 

@@ -67,7 +67,11 @@ class ConfinementStatus:
     @property
     def description(self) -> str:
         """What is blocked, for a person."""
-        files = f"no file but libraries (Landlock {self.landlock})" if self.landlock else "files as they may be opened"
+        files = (
+            f"no file except libraries (Landlock {self.landlock})"
+            if self.landlock
+            else "every file that this user may open"
+        )
         reach = "no network, program or other process (seccomp)" if self.seccomp else "the network"
         return f"they reach {files}, and {reach}"
 

@@ -140,7 +140,7 @@ def strip_invisible_characters(text: str) -> str:
 
 def render_claimed_name(by: str) -> str:
     """Return the claimed name of a person on one line."""
-    return sanitize_line(by) or "nobody named"
+    return sanitize_line(by) or "an unnamed person"
 
 
 def sanitize_attribute(text: str, maximum: int = _MAX_NAME_CHARACTERS) -> str:
@@ -357,8 +357,8 @@ class UntrustedToolSpec(Value):
         parts: Mapping[str, JsonValue] = {
             "its description": self.description,
             "its arguments": self.input_schema,
-            "what it says of its effects": [self.read_only, self.idempotent],
-            "whether it asks": self.requires_approval,
+            "its declared effects": [self.read_only, self.idempotent],
+            "whether it needs approval": self.requires_approval,
         }
         return ToolDefinition(
             server=self.server, tool=self.tool, parts={name: _digest(part) for name, part in parts.items()}
@@ -466,7 +466,9 @@ def render_approval_question(spec: UntrustedToolSpec, arguments: Mapping[str, Js
     """
     sent = json.dumps(arguments, indent=2, ensure_ascii=False)
     other = (
-        f"It has changed since this task first had it: {', '.join(spec.changed_parts)}.\n" if spec.changed_parts else ""
+        f"The tool has changed since this task first listed it: {', '.join(spec.changed_parts)}.\n"
+        if spec.changed_parts
+        else ""
     )
     return f"{other}May the tool {spec.tool} of the tool server {spec.server} be called with these arguments?\n{sent}"
 

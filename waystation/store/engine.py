@@ -206,8 +206,8 @@ def _engine(url: URL, answer_timeout_s: float | None) -> AsyncEngine:
 
 def _unusable_url() -> BadInput:
     return BadInput(
-        "the database URL cannot be used: write it as postgresql://user:password@host:5432/database, with %40 for @ "
-        "and the like in the password, or as sqlite:////folder/waystation.db"
+        "the database URL cannot be used: write it as postgresql://user:password@host:5432/database, with %40 "
+        "for each @ in the password, or as sqlite:////folder/waystation.db"
     )
 
 
@@ -238,9 +238,9 @@ OPERATOR_ERRORS = {
     "42501": "the user of DATABASE_URL lacks a permission: grant it the right to create and write tables",
     "42704": "the server does not know a parameter of DATABASE_URL: remove it",
     "42P01": "a table of the database is missing: restore it from a backup, or choose an empty database",
-    "26000": f"the database does not know one of our prepared statements: {_POOLER}",
+    "26000": f"the database does not know one of Waystation's prepared statements: {_POOLER}",
     "42P05": f"the database already has a prepared statement of this name: {_POOLER}",
-    "42P07": "the database has tables of another program: give Waystation a database of its own",
+    "42P07": "the database has tables of another program: give Waystation a separate database",
 }
 
 _SQLITE_PASSING = {"SQLITE_BUSY", "SQLITE_LOCKED"}

@@ -42,16 +42,16 @@ class SchemaState(Value):
     def require_known(self) -> None:
         """Raise StoreError if an unreleased or newer version, or another program, has written the database."""
         if self.revision and not _REVISION.fullmatch(self.revision):
-            raise StoreError("the database belongs to another program: give Waystation a database of its own")
+            raise StoreError("the database belongs to another program: give Waystation a separate database")
         if self.revision and self.revision < FIRST_REVISION:
             raise StoreError(
-                f"the database has schema {self.revision}, written by a version of Waystation before the "
-                f"first release. No version reads it. {self._set_aside()}. The database was not changed"
+                f"the database has schema {self.revision}, which an unreleased version of Waystation wrote and "
+                f"no other version can read. {self._set_aside()}. The database was not changed"
             )
         if self.revision > REVISION:
             raise StoreError(
-                f"the database has schema {self.revision}, this version of Waystation knows schemas up to {REVISION}: "
-                "update Waystation, or choose another database"
+                f"the database has schema {self.revision}, but this version of Waystation only knows schemas up to "
+                f"{REVISION}: update Waystation, or choose another database"
             )
         if self.revision and self.store_id is None:
             raise StoreError(
@@ -65,7 +65,7 @@ class SchemaState(Value):
         if not self.is_ready:
             found = f"has schema {self.revision}" if self.revision else "is empty"
             raise StoreError(
-                f"the database {found}, this version of Waystation needs schema {REVISION}: "
+                f"the database {found}, but this version of Waystation needs schema {REVISION}: "
                 "run `waystation store migrate`"
             )
 

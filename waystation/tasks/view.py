@@ -324,7 +324,7 @@ def _listed(items: Sequence[str]) -> str:
 
 
 class ActionView(Value):
-    """A call of a tool that a person decides on."""
+    """A tool call that needs a person's approval."""
 
     tool: str
     text: str

@@ -216,7 +216,12 @@ async def test_the_row_of_the_whole_comes_before_shares_and_parts_and_a_heading_
 async def test_a_name_that_no_quotation_says_is_named_first(model: ChatModel, question: str, *, said: bool) -> None:
     team = OfflinePlanRunner(model, InMemoryTask(STATEMENTS))
     await team.run_task(question)
-    assert team.world.report.summary.startswith("No quotation says Tesla: see whether they are about that.\n") is said
+    assert (
+        team.world.report.summary.startswith(
+            "No quotation contains Tesla: check whether the quotations are about it.\n"
+        )
+        is said
+    )
 
 
 async def test_that_somebody_owns_something_answers_no_question_for_somebody(model: ChatModel) -> None:
@@ -402,4 +407,4 @@ async def test_a_name_that_no_file_is_called_by_is_looked_for_in_their_texts(mod
     (first, *others) = team.world.report.sections[0].markdown.splitlines()
     assert first == '- **acm-10-k**: 2024: "Net sales | 391" [acm-10-k.html:12-12]'
     assert not [line for line in others if "12,345" in line]
-    assert "- Taken to be about Acme, because it is said most often there: acm-10-k." in others
+    assert "- Assumed to be about Acme, the name that occurs most often there: acm-10-k." in others

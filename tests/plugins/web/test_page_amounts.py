@@ -66,7 +66,7 @@ def test_the_common_obstacles_of_files_are_told_apart() -> None:
         classify_reason(reason)
         for reason in (
             "protected by a password; save it without one",
-            "no page has text: scanned? (no text was recognised)",
+            "no page has text; it may be a scan (no text was recognised)",
             "a picture (no text was recognised)",
             "120.0 MB; the maximum for a file of this kind is 100 MB. Split it",
             "binary, not text",

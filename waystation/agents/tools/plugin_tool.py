@@ -158,16 +158,16 @@ def validate_plugin_tool(tool: PluginToolBase, name: str, reserved: Collection[s
     unknown = [role for role in tool.roles if role not in list_step_roles()]
     fault = ""
     if tool.name != name or not _NAME.match(name):
-        fault = "its name has to be that of its entry point: letters, digits, _ and -, at most 64"
+        fault = "its name must be that of its entry point: letters, digits, _ and -, at most 64"
     elif name in reserved:
         fault = "a tool of Waystation has that name"
     elif tool.permission not in PLUGIN_PERMISSIONS:
-        fault = f"its permission is {tool.permission!r}, and may be one of {', '.join(PLUGIN_PERMISSIONS)}"
+        fault = f"its permission is {tool.permission!r}, but must be one of {', '.join(PLUGIN_PERMISSIONS)}"
     elif tool.ends_run:
-        fault = "it ends runs, which only tools of Waystation do"
+        fault = "it ends agent runs, which only tools of Waystation may do"
     elif unknown or not tool.roles:
-        fault = f"its roles may be of {', '.join(list_step_roles())}"
+        fault = f"its roles must be among {', '.join(list_step_roles())}"
     elif tool.spec.input_schema.get("type") != "object":
-        fault = "the schema of its arguments has to be that of an object"
+        fault = "the schema of its arguments must be an object"
     if fault:
         raise BadInput(f"the tool {name} cannot be used: {fault}")

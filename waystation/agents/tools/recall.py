@@ -65,7 +65,7 @@ class RecallTool(TypedTool[RecallInput]):
         try:
             found = await self._recollection.find(ctx.run, arguments.query, tokens, ctx.memory)
         except MemoryUnavailable:
-            ctx.notes.append("Memory did not answer a recall; the agent went on without it.")
+            ctx.notes.append("Memory did not answer a search; the agent continued without it.")
             return "Memory does not answer now. Go on without it, or read the documents again."
         await record_restored_placeholders(self._store, ctx.run, ctx.call_id, found)
         return render_recalled_excerpts(found) if found else "Nothing like that is remembered."

@@ -108,7 +108,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
             return None
         if self._domains.is_allowed(host):
             asks = self._domains.approval_mode != "never" and is_suspicious_address(address)
-            return f"Fetch a page of {host} by an address that may carry text out?\n{address.url}" if asks else None
+            return f"Fetch a page of {host} ? Its address may carry text out.\n{address.url}" if asks else None
         # Show the whole address: everything in it is sent to the owner of the domain.
         return f"Fetch a page of {host}, which is not on the list of allowed domains?\n{address.url}"
 
@@ -220,7 +220,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
             return None
         if self._asks == "suspicious" and not is_suspicious_query(query):
             return None
-        return f"Search the web for these words, which leave this house?\n{query}"
+        return f"Search the web? These words are sent to the search provider:\n{query}"
 
     def is_approved_in_advance(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> bool:
         """Return whether the task has web limits, and the query is no more than key words."""

@@ -24,7 +24,7 @@ MAX_FILE_BYTES = 200_000_000
 """Maximum bytes of a file of any other kind: most of a large PDF is pictures."""
 READER_MEMORY_BYTES = 2_000_000_000
 """Maximum address space in bytes for reading one file."""
-BREAKS = "breaks its parser"
+BREAKS = "makes its parser fail"
 
 
 class UnreadableFileError(Exception):

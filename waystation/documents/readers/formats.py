@@ -94,7 +94,7 @@ def extract_epub(archive: ZipFile) -> ExtractionResult:
         try:
             if name and not _is_text(kind):
                 raise UnreadableFileError(
-                    "a picture, which has no text to be read" if kind.startswith(_PICTURES) else f"no text, but {kind}"
+                    "a picture without text" if kind.startswith(_PICTURES) else f"no text, but {kind}"
                 )
             extract = _chapter(archive, name, styles, is_protected=name in protected)
         except UnreadableFileError as unreadable:
@@ -105,7 +105,7 @@ def extract_epub(archive: ZipFile) -> ExtractionResult:
         place = f"chapter {_LINK.sub(_LINK_TEXT, heading[1])}" if heading else f"section {number}"
         parts.append(DocumentPart(place, text))
         if not text.strip() and not extract.skipped_items:
-            left_out.append(SkippedItem(name=place, reason="no text, at most pictures"))
+            left_out.append(SkippedItem(name=place, reason="no text, perhaps pictures"))
         left_out += [SkippedItem(name=f"{item.name} of {place}", reason=item.reason) for item in extract.skipped_items]
     if left_out and not parts:
         raise UnreadableFileError(left_out[0].reason)

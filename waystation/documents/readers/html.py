@@ -111,7 +111,7 @@ def _hidden(words: Sequence[int]) -> SkippedItem | None:
         return None
     passages = f"{len(words):,} passage{'s' * (len(words) > 1)}"
     counted = f"{sum(words):,} word{'s' * (sum(words) > 1)}"
-    return SkippedItem(name="hidden text", reason=f"{passages} of {counted} that no reader of the document sees")
+    return SkippedItem(name="hidden text", reason=f"{passages} ({counted}) that readers of the document do not see")
 
 
 _PREFIX = "svg:"

@@ -203,10 +203,10 @@ def _file_extract(file: _Part, name: str, readers: MailReaderDeps, depth: int) -
     if kind in _SIGNATURES:
         raise UnreadableFileError("a signature, which has no text")
     if kind in _NO_READER:
-        raise UnreadableFileError("code of a page, which no reader sees")
+        raise UnreadableFileError("code, which readers of the message do not see")
     content = _content(file)
     if kind in _ENCRYPTED or content.lstrip().startswith(b"-----BEGIN PGP MESSAGE-----"):
-        raise UnreadableFileError("encrypted, or hidden by its signature; save the message decrypted and without one")
+        raise UnreadableFileError("encrypted, or inside a signature; save the message decrypted and unsigned")
     if kind in _OUTLOOK:
         raise UnreadableFileError("in an Outlook format; have it sent as HTML or plain text")
     # Other pictures of messages are logos and decoration.
@@ -319,7 +319,9 @@ class _Walk:
         except UnreadableFileError as unreadable:
             # Most of it may still be readable.
             extract = self._inline(content.decode("utf-8", "replace").encode(), kind, "utf-8")
-            broken.append(SkippedItem(name=f"signs of {name or 'the message'}, shown as �", reason=str(unreadable)))
+            broken.append(
+                SkippedItem(name=f"characters of {name or 'the message'}, shown as �", reason=str(unreadable))
+            )
         said = "\n\n".join(text for _, text in extract.parts if text.strip())
         return _Contents([f"{name}:\n{said}" if name and said else said], [], [*extract.skipped_items, *broken])
 
@@ -539,7 +541,7 @@ def _without_broken_headers(part: _Part) -> tuple[_Part, list[SkippedItem]]:
         return again, []
     shown = "; ".join(_recovered(line.decode("utf-8", "surrogateescape")).strip()[:60] for line in gone)
     name = f"header line “{shown.translate(_SURROGATES)}”"
-    return again, [SkippedItem(name=name, reason="no readable header")]
+    return again, [SkippedItem(name=name, reason="not a valid header")]
 
 
 def _within(place: str, name: str) -> str:

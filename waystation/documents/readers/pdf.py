@@ -72,8 +72,8 @@ _MAX_LOOKED_UP_CHARACTERS = 500
 """Maximum characters of a page whose font is looked up, which is slow: those of one font are adjacent."""
 _MIN_LETTER_SHARE = 0.6
 """Minimum share of letters and digits for codes to be taken for letters; glyph numbers have fewer."""
-_NO_LETTERS = "its fonts do not map its glyphs to letters"
-_SCANNED = "no text: scanned?"
+_NO_LETTERS = "its fonts do not say which letters they draw"
+_SCANNED = "no text, perhaps a scan"
 _MIN_UNKNOWN_SHARE = 0.2
 """Minimum share of unknown characters from which a page is recognised as a picture instead."""
 _MIN_PICTURE_SHARE = 0.5
@@ -259,8 +259,8 @@ class _Lost:
     def reason(self) -> str:
         """Return why there is no text at all."""
         for pages, why in (
-            (self.unmapped, f"none of its pages can be read: {_NO_LETTERS}"),
-            (self.silent, "no page has text: scanned?"),
+            (self.unmapped, f"none of its pages can be read, because {_NO_LETTERS}"),
+            (self.silent, "no page has text; it may be a scan"),
         ):
             if pages:
                 return f"{why} ({next(iter(pages.values())).reason})"
@@ -273,13 +273,15 @@ class _Lost:
             *list_unrecognised_pages(self.silent, _SCANNED),
             *list_unrecognised_pages(self._covered, "text in its picture"),
             *build_skipped_ranges("page", self.blank, "empty"),
-            *list_unrecognised_pages(self.unmapped, f"cannot be read: {_NO_LETTERS}"),
+            *list_unrecognised_pages(self.unmapped, f"cannot be read, because {_NO_LETTERS}"),
             *build_skipped_ranges(
                 "page",
                 [*self._unknown],
-                f"{_signs(unknown)} shown as {UNKNOWN}, since {_NO_LETTERS} (often ligatures such as fi)",
+                f"{_signs(unknown)} shown as {UNKNOWN}, because {_NO_LETTERS} (often ligatures such as fi)",
             ),
-            *build_skipped_ranges("page", [*self._doubtful], f"{_signs(doubtful)} that may be others: {_NO_LETTERS}"),
+            *build_skipped_ranges(
+                "page", [*self._doubtful], f"{_signs(doubtful)} that may be wrong, because {_NO_LETTERS}"
+            ),
             *build_skipped_ranges("page", self.damaged, "damaged"),
             *self._not_read(),
         ]
@@ -287,13 +289,13 @@ class _Lost:
     def _not_read(self) -> Iterator[SkippedItem]:
         """Yield what is on pages and was not read."""
         notes = self._notes
-        shown = "a comment strikes out words there, which are shown as if it did not"
+        shown = "a comment strikes out words, which agents see as normal text"
         kinds = (
             ("comments", [at for at in notes if notes[at].comments], "not read"),
             ("struck-out text", [at for at in notes if notes[at].struck], shown),
             ("stamps", [at for at in notes if notes[at].stamps], "not read"),
             ("attachments", [at for at in notes if notes[at].files], "not read"),
-            ("hidden text", [at for at in notes if notes[at].hidden], "no reader of the pages sees it"),
+            ("hidden text", [at for at in notes if notes[at].hidden], "readers of the pages do not see it"),
         )
         for kind, pages, reason in kinds:
             for item in build_skipped_ranges("page", pages, reason):
@@ -301,7 +303,7 @@ class _Lost:
 
 
 def _signs(count: int) -> str:
-    return "one sign" if count == 1 else f"{count:,} signs"
+    return "one character" if count == 1 else f"{count:,} characters"
 
 
 def _opened(content: bytes) -> _Document:

@@ -142,6 +142,4 @@ def list_attachments(document: object) -> Iterator[SkippedItem]:
     for index in range(min(_PDFIUM.FPDFDoc_GetAttachmentCount(opened), _MAX_ANNOTATIONS)):
         found = _PDFIUM.FPDFDoc_GetAttachment(opened, index)
         name = _text(lambda at, size, found=found: _PDFIUM.FPDFAttachment_GetName(found, at, size))
-        yield SkippedItem(
-            name=f"attachment {name or index + 1}", reason="a file within the PDF; save it by itself to have it read"
-        )
+        yield SkippedItem(name=f"attachment {name or index + 1}", reason="a file inside the PDF; submit it separately")

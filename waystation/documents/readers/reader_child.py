@@ -66,11 +66,11 @@ class _Attachments:
         """Read an attachment. Raises UnreadableFileError."""
         if not self._given.attachments:
             raise UnreadableFileError(
-                "an attachment of this e-mail crashed its reader, so none was read; give the attachments separately"
+                "an attachment of this e-mail crashed its reader, so no attachment was read; submit them separately"
             )
         self._count += 1
         if self._count in self._given.broken:
-            raise UnreadableFileError("crashed its reader; it may be damaged")
+            raise UnreadableFileError("crashed its reader; the file may be damaged")
         with suppress(BlockingIOError):
             os.write(self._begun, b"%d\n" % self._count)
         return extract_file(content, name, depth, self.read, self._recogniser)

@@ -91,4 +91,4 @@ def list_unrecognised_pages(results: Mapping[int, RecognisedPage], why: str = "a
         pages = [number for number, one in results.items() if not one.text and one.reason == reason]
         yield from build_skipped_ranges("page", pages, f"{why} ({reason})")
     doubtful = [number for number, one in results.items() if one.text and one.confidence < LOW_CONFIDENCE]
-    yield from build_skipped_ranges("page", doubtful, "hardly legible: many recognised characters may be wrong")
+    yield from build_skipped_ranges("page", doubtful, "barely legible; many recognised characters may be wrong")

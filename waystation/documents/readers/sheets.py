@@ -96,7 +96,7 @@ def extract_spreadsheet(content: bytes, archive: ZipFile | None = None, main: st
 
 
 _NO_TABLES = (
-    (SheetTypeEnum.ChartSheet, "a chart, which has no text to be read"),
+    (SheetTypeEnum.ChartSheet, "a chart without text"),
     (SheetTypeEnum.DialogSheet, "a dialogue from an old version of Excel"),
     (SheetTypeEnum.MacroSheet, "a macro"),
     (SheetTypeEnum.Vba, "a macro"),
@@ -203,7 +203,7 @@ class _Book:
     def why_not(self, sheet: SheetMetadata) -> str:
         """Return why a sheet is not read; empty if it is."""
         if sheet.visible != SheetVisibleEnum.Visible:
-            return "hidden; show it to have it read"
+            return "hidden; unhide it to include it"
         if reason := next((reason for kind, reason in _NO_TABLES if sheet.typ == kind), ""):
             return reason
         if self._archive and self._members and self._members.get(sheet.name, "") not in self._archive.NameToInfo:
@@ -303,7 +303,7 @@ class _Rows:
 
     def list_skipped_items(self, place: str) -> Iterator[SkippedItem]:
         """Yield what is not in the lines, after they were read."""
-        reason = "hidden, maybe by a filter; show them to have them read"
+        reason = "hidden, perhaps by a filter; unhide them to include them"
         for item in build_skipped_ranges("row", self._hidden_rows, reason):
             yield SkippedItem(name=f"{item.name} of {place}", reason=item.reason)
         if self._hidden_columns:
@@ -312,7 +312,7 @@ class _Rows:
             ]
             letters = ", ".join(first if first == last else f"{first}–{last}" for first, last in ranges)
             noun = "column" if len(self._hidden_columns) == 1 else "columns"
-            yield SkippedItem(name=f"{noun} {letters} of {place}", reason="hidden; show them to have them read")
+            yield SkippedItem(name=f"{noun} {letters} of {place}", reason="hidden; unhide them to include them")
         look = self.look
         not_read = {
             "comments": look.comments,

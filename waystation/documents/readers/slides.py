@@ -56,7 +56,7 @@ def extract_pptx(archive: ZipFile, main: str = _PRESENTATION) -> ExtractionResul
             left_out.append(SkippedItem(name=f"slide {number}", reason=str(unreadable)))
             continue
         if slide.get("show") in {"0", "false"}:
-            left_out.append(SkippedItem(name=f"slide {number}", reason="hidden; show it to have it read"))
+            left_out.append(SkippedItem(name=f"slide {number}", reason="hidden; unhide it to include it"))
             continue
         texts = [*_Slide(archive, name, number, not_read).blocks(slide)]
         try:
@@ -101,11 +101,11 @@ class _NotRead:
 
 _KINDS = {
     "charts": _NOT_READ,
-    "diagrams": "damaged, or of a kind that is not read",
+    "diagrams": "damaged, or of an unsupported kind",
     "embedded objects": _NOT_READ,
     "comments": _NOT_READ,
     "footers": _NOT_READ,
-    "hidden text": "no reader of the slides sees it",
+    "hidden text": "readers of the slides do not see it",
     "no text, only pictures": "no text, only pictures",
 }
 """Kinds that are reported, with the reason."""

@@ -30,7 +30,7 @@ _LINK_KINDS = "http://schemas.openxmlformats.org/officeDocument/2006/relationshi
 _STYLE_MAP = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
 _DAMAGED = "damaged: not a readable Word file"
 _OPTIONAL = {
-    "styles": "damaged, so headings and what is hidden or struck out by a style are not known",
+    "styles": "damaged, so headings and text that a style hides or strikes out are not recognised",
     "numbering": "damaged, so the numbers of lists and clauses are missing",
     "footnotes": "damaged",
     "endnotes": "damaged",
@@ -75,7 +75,7 @@ def extract_docx(archive: ZipFile, main: str) -> ExtractionResult:
     page = read_html(result.value.replace("↑</a>", "</a>"), labelled=True)
     told = [*package.skipped_items, *_messages(result.messages)]
     if not page.text.strip() and any("/media/" in name for name in archive.namelist()):
-        told.insert(0, SkippedItem(name="pictures", reason="not read, and there is no text"))
+        told.insert(0, SkippedItem(name="pictures", reason="not read, and the file has no other text"))
     return ExtractionResult([DocumentPart("", page.text)], told)
 
 
@@ -90,7 +90,7 @@ _ELEMENT = "An unrecognised element was ignored: "
 _SIGN = compile_bounded(r"A w:sym element with an unsupported character was ignored: char (\w{1,8}) in font (.{0,100})")
 _KNOWN = {
     "altChunk": "a part in another format",
-    "subDoc": "a part in a file of its own",
+    "subDoc": "a part in a separate file",
     "OLEObject": "an embedded object",
     "contentPart": "ink",
     "control": "a control of a form (ActiveX)",
@@ -105,12 +105,12 @@ def _messages(messages: Iterable[_Converted]) -> Iterator[SkippedItem]:
         if message.startswith(_NOTHING_LOST):
             continue
         if sign := _SIGN.match(message):
-            name, reason = "a sign", f"number {sign[1]} of the font {sign[2]}, which is not known"
+            name, reason = "a character", f"number {sign[1]} of the unknown font {sign[2]}"
         elif message.startswith("unexpected non-"):
-            name, reason = "a table", "damaged: what is in cells over several rows may stand in one of them only"
+            name, reason = "a table", "damaged; text of cells that span several rows may be in only one of them"
         elif message.startswith(_ELEMENT):
             element = message.removeprefix(_ELEMENT).rpartition("}")[2].rpartition(":")[2]
-            name, reason = "part of the text", f"in a form that is not known ({element})"
+            name, reason = "part of the text", f"in an unknown form ({element})"
         else:
             name, reason = "part of the text", f"{message[:1].lower()}{message[1:]}"
         yield SkippedItem(name=name, reason=f"{reason}{_times(count)}")
@@ -546,10 +546,10 @@ class _Cleaner:
         words = sum(self._hidden)
         if words:
             passages = _counted(len([*filter(None, self._hidden)]), "passage")
-            reason = f"{passages} of {_counted(words, 'word')} that no reader of the document sees"
+            reason = f"{passages} ({_counted(words, 'word')}) that readers of the document do not see"
             yield SkippedItem(name="hidden text", reason=reason)
         if self._deleted:
-            reason = f"{_counted(self._deleted, 'word')} that tracked changes take out"
+            reason = f"{_counted(self._deleted, 'word')} that tracked changes delete"
             yield SkippedItem(name="deleted text", reason=reason)
         if self._charts:
             yield SkippedItem(name=f"charts or diagrams ({self._charts})", reason="not read")

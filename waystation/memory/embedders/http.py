@@ -257,7 +257,7 @@ class HttpEmbedder(LexicalSimilarityMixin):
         if lengths != {self.dimension}:
             given = " and ".join(str(length) for length in sorted(lengths))
             words = (
-                f"returns vectors of {given} dimensions instead of {self.dimension}: set "
+                f"returns vectors of {given} dimensions instead of {self.dimension}; set "
                 f"WAYSTATION_EMBEDDER_DIMENSION to {given}"
             )
             return _Failure(words, retryable=False)

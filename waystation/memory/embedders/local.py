@@ -276,10 +276,9 @@ def _load_fast(name: str, folder: Path | None) -> _FastModel:
     if folder is not None:
         raise MemoryUnavailable(f"{folder} does not have the files of the model {name} that fastembed needs ({failed})")
     raise MemoryUnavailable(
-        f"the model {name} is not in the cache of fastembed, and Waystation does not download models by "
-        f"itself: fetch it with `python -c \"from fastembed import TextEmbedding; TextEmbedding('{name}')\"`, "
-        "with FASTEMBED_CACHE_PATH set as for the workers, or set WAYSTATION_EMBEDDER_FOLDER to a folder "
-        "with its files"
+        f"the model {name} is not in the cache of fastembed, and Waystation downloads no models. Fetch it with "
+        f"`python -c \"from fastembed import TextEmbedding; TextEmbedding('{name}')\"`, with the same "
+        "FASTEMBED_CACHE_PATH as for the workers, or set WAYSTATION_EMBEDDER_FOLDER to a folder with its files"
     )
 
 

@@ -81,7 +81,7 @@ class MemoryMetadata(Value):
     @classmethod
     def _a_name(cls, name: str | None) -> str | None:
         if name in {".", ".."} or {"/", "\0"} & set(name or ""):
-            raise ValueError("it names another place")
+            raise ValueError("it is not a plain name")
         return name
 
     indexed: int = 0

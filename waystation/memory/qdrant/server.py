@@ -164,7 +164,7 @@ class QdrantServerVectorStore:
             OtherEmbedder: it was made with another embedder.
             MemoryUnavailable: the server does not answer, which may be temporary.
         """
-        await self._done(self._client.collection_exists, "look at the memory")
+        await self._done(self._client.collection_exists, "check the memory")
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -66,8 +66,8 @@ def _pairs(pairs: Sequence[MetricComparison]) -> str:
         [pair.measure, _number(pair.first), _number(pair.second), str(pair.better), str(pair.worse), f"{pair.p:.3f}"]
         for pair in pairs
     ]
-    table = _table(["measure", "first", "second", "better in", "worse in", "p"], rows)
-    said = "<p>Question by question: exact sign test of two sides, ties left out.</p>"
+    table = _table(["measure", "first", "second", "questions better", "questions worse", "p"], rows)
+    said = "<p>Each question is compared between the two evaluations (exact two-sided sign test, without ties).</p>"
     return f"<h2>Compared</h2>{said}{table}" if pairs else ""
 
 
@@ -147,5 +147,5 @@ def _answers(one: Evaluation) -> str:
         ]
         for answer in one.answers
     ]
-    head = ["question", *MEASURES, "tokens", "seconds", "compactions", "pauses", "missed, or said against gold"]
+    head = ["question", *MEASURES, "tokens", "seconds", "compactions", "pauses", "missed, or contradicted"]
     return f"<h2>{escape(one.label)}</h2>{_table(head, rows)}"

@@ -26,7 +26,7 @@ def find_question_set(name: str) -> Path:
     if name in shipped:
         return SHIPPED / f"{name}.yaml"
     raise BadInput(
-        f"there is no question set {name}: give a YAML file, or the name of a built-in one: {_list(shipped)}"
+        f"there is no question set {name}: give a YAML file, or the name of a built-in set ({_list(shipped)})"
     )
 
 
@@ -42,7 +42,7 @@ def load_question_set(path: Path) -> QuestionSet:
     try:
         return QuestionSet.model_validate(_JSON.validate_python(yaml.BaseLoader("").construct_document(node)))
     except yaml.YAMLError as error:
-        raise BadInput(f"{path}: a key in it is not a word: write keys like `questions:`") from error
+        raise BadInput(f"{path} has a key that is not a word: write keys like `questions:`") from error
     except ValidationError as error:
         fault = extract_validation_faults(error)[0]
         found, where = _node(node, fault.place)
@@ -57,7 +57,7 @@ def _text(path: Path) -> str:
             raise BadInput(f"{path} has more than {_MAX_BYTES:,} bytes, which is too large for a question set")
         return content.decode("utf-8-sig")
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {(error.strerror or 'it cannot be opened').lower()}") from error
+        raise BadInput(f"{path} cannot be read: {(error.strerror or 'unknown error').lower()}") from error
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not UTF-8 text") from error
 
@@ -66,11 +66,11 @@ def _composed(path: Path, text: str) -> yaml.Node:
     try:
         # An anchor that is referenced a thousand times would be copied a thousand times.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.BaseLoader)):
-            raise BadInput(f"{path}: aliases (*name) are not supported: write the value out")
+            raise BadInput(f"{path} uses aliases (*name), which are not supported: write the values out")
         node = yaml.compose(text, yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise BadInput(f"{path}{line}: no YAML: {error.problem or 'it cannot be read'}") from error
+        raise BadInput(f"{path}{line}: invalid YAML ({error.problem or 'it cannot be read'})") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInput(
             f"{path} is not YAML: it has a character that YAML does not allow, or is nested too deeply"
@@ -174,7 +174,7 @@ def _inside(folder: Path, entry: str, question: str) -> Path:
     path = folder / entry
     if not path.resolve().is_relative_to(folder.resolve()):
         raise BadInput(
-            f"question {question}: {entry} points outside {folder}: put its documents next to the question set"
+            f"question {question}: {entry} points outside {folder}; put its documents next to the question set"
         )
     if not path.exists():
         raise BadInput(f"question {question}: {path} does not exist")

@@ -82,9 +82,9 @@ Metric = Literal["facts", "citations", "evidence", "clean"]
 MEASURES: tuple[Metric, ...] = get_args(Metric)
 MEANS: Mapping[Metric, str] = {
     "facts": "facts found",
-    "citations": "citations whose lines hold the sentence",
-    "evidence": "gold documents cited",
-    "clean": "reports that say nothing they must not",
+    "citations": "citations whose lines support the sentence",
+    "evidence": "expected documents cited",
+    "clean": "reports without forbidden statements",
 }
 
 

@@ -124,14 +124,14 @@ def _description(kind: str, run: str) -> str:
         return ""
     if kind == "sign" and len(run) <= _MAX_NAMED:
         return "".join(f"‹{unicodedata.name(sign, f'U+{ord(sign):04X}').lower()}›" for sign in run)
-    return f"‹{len(run)} signs›" if kind == "sign" else f"‹{format_count(len(run), f'{kind} character')}›"
+    return f"‹{len(run)} symbols›" if kind == "sign" else f"‹{format_count(len(run), f'{kind} character')}›"
 
 
 def _lacking(missing: Set[str]) -> str:
     kinds = sorted({_kind(sign) for sign in missing} - {"mark"})
     if not kinds:
         return ""
-    some = ", ".join("signs" if kind == "sign" else kind for kind in kinds[:_MAX_KINDS])
+    some = ", ".join("symbols" if kind == "sign" else kind for kind in kinds[:_MAX_KINDS])
     return (
         "No font on the machine that made this PDF has some of its characters "
         f"({some}{' and others' if len(kinds) > _MAX_KINDS else ''}). They are described between ‹ and ›. "

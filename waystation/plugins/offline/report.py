@@ -254,7 +254,7 @@ def _section(view: AgentRequestView, heading: str, said: Iterable[str]) -> Offli
             break
         taken.append(line)
     if len(taken) < len(lines):
-        taken.append(f"- {len(lines) - len(taken)} more lines did not fit here; the step's findings have them.")
+        taken.append(f"- {len(lines) - len(taken)} more lines did not fit here; they are in the findings of the step.")
     return OfflineResponse(calls=(build_call("write_section", heading=heading, markdown="\n".join(taken).strip()),))
 
 
@@ -368,7 +368,7 @@ def _summary(view: AgentRequestView, kept: set[str]) -> Iterator[str]:
     elif claims and (
         unsaid := _unsaid_names(view, [one for result in found.values() for one in result.select("claim", "open")])
     ):
-        yield f"No quotation says {' or '.join(unsaid)}: see whether they are about that."
+        yield f"No quotation contains {' or '.join(unsaid)}: check whether the quotations are about it."
     if claims and not unread:
         documents = {place.document for entry in claims.values() for place in entry.places}
         quotations, sources = format_count(len(claims), "quotation"), format_count(len(documents), "document")
@@ -403,7 +403,7 @@ def _unsaid_names(view: AgentRequestView, claims: Iterable[StepResultEntry]) -> 
 
 
 HALF = 0.5
-NOTHING_CLOSE = f"No quotation has half of the words that were looked for: {PERHAPS_NOTHING}"
+NOTHING_CLOSE = f"No quotation contains half of the search words, so {PERHAPS_NOTHING}"
 IN_THE_SECTIONS = "What was found, and what is missing, is in the sections below."
 _QUOTED = "quoted documents"
 MAX_GROUPS = 6

@@ -103,7 +103,7 @@ def build_delegation_turn(view: AgentRequestView) -> OfflineResponse | None:
         return None
     if not listed:
         sizes = build_call("list_documents", first=1, count=LISTED)
-        return OfflineResponse(text="There are many documents: I look how long they are.", calls=(sizes,))
+        return OfflineResponse(text="There are many documents, so I check how long they are.", calls=(sizes,))
     return _delegation(view) if _to_read(view, listed[0].result) >= PARTS * MIN_PART_TOKENS else None
 
 
@@ -127,7 +127,7 @@ def _delegation(view: AgentRequestView) -> OfflineResponse:
         )
         for first, last in pairwise(bounds)
     )
-    return OfflineResponse(text="There is much to read: I divide the documents.", calls=calls)
+    return OfflineResponse(text="There is much to read, so I divide the documents.", calls=calls)
 
 
 def _expansion(view: AgentRequestView) -> OfflineResponse | None:
@@ -482,7 +482,7 @@ class ResearchTurnBuilder:
             ]
             if subject:
                 yield (
-                    f"Taken to be about {name}, because it is said most often there: "
+                    f"Assumed to be about {name}, the name that occurs most often there: "
                     f"{', '.join(subject[:MAX_UNQUOTED_NAMES])}."
                 )
         if told and quoted < total:

@@ -73,9 +73,9 @@ class ConfiguredPresidioRedactor(PresidioRedactor):
         """For people."""
         rules = self._detections
         models = ", ".join(f"{one} by {model}" for one, model in rules.models.items())
-        own = f"; {len(rules.custom.recognizers)} recognisers of your own" if rules.custom.recognizers else ""
+        own = f"; {len(rules.custom.recognizers)} additional recognisers" if rules.custom.recognizers else ""
         return (
-            f"policy {rules.policy}; names in {models}, elsewhere those that are listed; national ids of "
+            f"policy {rules.policy}; names in {models}, and listed names in other languages; national ids of "
             f"{', '.join(rules.countries)}{own}"
         )
 

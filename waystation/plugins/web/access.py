@@ -104,7 +104,7 @@ def _no_address(path: str) -> RejectionInfo | None:
     of roles does not know.
     """
     if any(sign < " " for sign in path):
-        return RejectionInfo(404, "no address here has control characters: leave them out")
+        return RejectionInfo(404, "the address has control characters: leave them out")
     return None
 
 
@@ -149,7 +149,7 @@ class RateLimiter:
         return left >= 1
 
 
-_NO_PAGE_NAMED = RejectionInfo(403, "a change that a browser asks for names its page in `Origin`")
+_NO_PAGE_NAMED = RejectionInfo(403, "a browser must name its page in the header `Origin` when it requests a change")
 
 
 class BrowserSession(NamedTuple):
@@ -239,11 +239,11 @@ class AccessPolicy(Value):
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0] not in self.allowed_hosts:
             return RejectionInfo(
-                421, f"this server is asked as {' or '.join(sorted(self.allowed_hosts))}, and by no other name"
+                421, f"this server only answers to the names {' or '.join(sorted(self.allowed_hosts))}"
             )
         # Requests from elsewhere pass a proxy that terminates TLS.
         if any(origin.lower() not in {f"http://{hosts[0]}", *self._over_tls(hosts[0])} for origin in origins):
-            return RejectionInfo(403, "pages of other sites may not ask here")
+            return RejectionInfo(403, "pages of other sites may not send requests to this server")
         return None
 
     def is_assistant_request(self, path: str, given: str) -> bool:
@@ -274,20 +274,20 @@ def _cookie(headers: Headers) -> str:
 
 _HOW_TO_SIGN_IN = "open the address that `waystation serve` printed, or send its token as a bearer token"
 _HOW_TO_SIGN_IN_ELSEWHERE = (
-    "send an API key (`waystation keys make`) or a token of your provider as a bearer token; a browser opens any page, "
-    "which asks for a key"
+    "send an API key (`waystation keys make`) or a token of your provider as a bearer token; in a browser, open any "
+    "page and sign in with a key"
 )
 _HOW_ASSISTANTS_ASK = (
-    "assistants ask with a key of their own (`waystation keys make NAME --role assistant`) of this server's tenant, or "
-    "on its machine with the token that `waystation serve` printed for them"
+    "an assistant needs a key for assistants (`waystation keys make NAME --role assistant`) of this server's tenant "
+    "or, on the server's machine, the token for assistants that `waystation serve` printed"
 )
 _FOR_ASSISTANTS_ALONE = (
-    f"an assistant's key is for {ASSISTANTS} alone, and this is another address: other programs and people ask with a "
-    "key of theirs (`waystation keys make NAME --role submit`)"
+    f"an assistant's key can only be used at {ASSISTANTS}: other programs and people need a key with another role "
+    "(`waystation keys make NAME --role submit`)"
 )
 _WRONG_KEY = (
-    "this opens no page: it is mistyped, of another run, of an assistant, or was revoked (`waystation keys list` shows "
-    "them)"
+    "this key or token cannot be used here: it is mistyped, revoked (`waystation keys list` shows keys), an "
+    "assistant's, or from an earlier start of the server"
 )
 _TOO_MANY_TRIES = "too many wrong keys came from this address: try again in a minute"
 
@@ -464,10 +464,10 @@ class AccessGuard:
         elif known.role == "assistant":
             return RejectionInfo(403, _FOR_ASSISTANTS_ALONE)
         elif not known.has_permission(wanted):
-            return RejectionInfo(403, f"this takes the role {wanted!r}, and yours is {known.role!r}")
+            return RejectionInfo(403, f"this needs the role {wanted!r}, but yours is {known.role!r}")
         if not self._rates.try_acquire(known.tenant, monotonic()):
             return RejectionInfo(
-                429, f"the tenant has asked too often: {REQUESTS_A_SECOND:.0f} requests a second go on"
+                429, f"the tenant sent too many requests: at most {REQUESTS_A_SECOND:.0f} a second are accepted"
             )
         return known
 
@@ -536,7 +536,7 @@ def describe_unknown_outcome(request: Request) -> str:
         return f"{unknown}: repeat the request with the same Idempotency-Key, which finds the same task"
     if path.endswith(_AT_MOST_ONCE):
         return f"{unknown}: it is safe to repeat the request"
-    return f"{unknown}: look at the tasks before you repeat the request, since it could be done twice"
+    return f"{unknown}: look at the tasks before you repeat the request, because it could be done twice"
 
 
 def get_max_body_bytes(path: str) -> int:

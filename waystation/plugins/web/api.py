@@ -109,7 +109,7 @@ Heartbeat = Annotated[
     Query(
         ge=1,
         le=15,
-        description="Seconds without an event after which `alive` is sent, since scripts in pages cannot see comments.",
+        description="Seconds without an event after which an `alive` event is sent, for scripts in pages.",
     ),
 ]
 TenantFeed = Annotated[EventFeed, Depends(get_tenant_feed)]
@@ -157,10 +157,11 @@ class TaskQuery(EagerValue):
     session: Annotated[str | None, Field(max_length=200, description=ONE_SESSION)] = None
     phase: Annotated[tuple[TaskPhase, ...], Field(description="Only tasks in this phase; repeatable.")] = ()
     since: Annotated[
-        UtcMoment | None, Field(description="Only tasks submitted at this time or later; in UTC if it has no zone.")
+        UtcMoment | None, Field(description="Only tasks submitted at this time or later; UTC if the time has no zone.")
     ] = None
     text: Annotated[
-        str, Field(max_length=200, description="Only tasks with this text in their title, in any case.")
+        str,
+        Field(max_length=200, description="Only tasks with this text in their title; upper and lower case are equal."),
     ] = ""
     first: Annotated[int, Field(ge=0, le=10_000, description=FIRST_INDEX)] = 0
     count: Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE, description=MAX_COUNT)] = MAX_PAGE_SIZE
@@ -267,7 +268,8 @@ async def get_source(
 ) -> SourceView:
     """Get a source of the newest report and its passage as submitted, with the lines around it.
 
-    Of a sheet, the passage has rows with their cells and the heads of the columns; of an e-mail, its headers and part.
+    For a sheet, the passage has rows with their cells and the heads of the columns; for an e-mail, its headers and
+    part.
     """
     task_id = await client.resolve_task_id(task)
     return await load_source_view(client, task_id, await find_source(client, task_id, source))
@@ -339,7 +341,7 @@ async def get_documents(client: TenantClient, task: TaskPath) -> tuple[Document,
 async def post_read_documents(
     client: TenantClient, reader: Uploads, documents: UploadedFiles, redacted: Redacted = False
 ) -> FilePreviews:
-    """Get what agents would see of these files, with everything that is left out. Nothing is stored.
+    """Get the text that agents would see of these files, and what is left out. Nothing is stored.
 
     The files are sent as a form (`multipart/form-data`), all in the field `documents`.
     """
@@ -348,7 +350,7 @@ async def post_read_documents(
 
 @v1.post("/documents/check")
 async def post_check_documents(documents: UploadedFiles) -> FileCheckResult:
-    """Get whether each of these files can be used for a task, and about how many tokens its text has.
+    """Check whether each file can be used for a task, and estimate how many tokens its text has.
 
     The files are sent as for `/v1/documents/read`. Nothing is stored.
     """

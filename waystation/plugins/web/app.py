@@ -261,10 +261,9 @@ class JsonRpcValidationMiddleware:
 
 
 UNUSABLE_ID = (
-    "this request has an id that no answer could have: give it a string or a whole number, or no id where you want no "
-    "answer"
+    "the id of a request must be a string or a whole number: correct it, or leave it out if you want no answer"
 )
-BATCH = "this is a batch, an array of messages, and none are taken here: send each message by itself"
+BATCH = "batches (arrays of messages) are not supported: send each message separately"
 
 
 def _refused_body(body: bytes) -> str:
@@ -312,7 +311,7 @@ def convert_exception_to_problem(error: Exception) -> tuple[int, str, str]:
             return 500, "Failed", _line(error)
         case _:
             # Its message may quote documents, or whatever else it failed at.
-            why = "something failed that should not: the terminal in which the server runs says what, and where"
+            why = "an unexpected error occurred: the terminal of the server shows it"
             return 500, "Failed", why
 
 
@@ -323,11 +322,11 @@ _UNPARSED = "There was an error parsing the body"
 def _refusal(status: int, why: str) -> tuple[int, str, str]:
     """Describe a refusal by a route, or a missing route, about which the framework says nothing else."""
     if why == _UNPARSED:
-        return status, "Refused", "the body is no JSON that can be read: it is broken off, or nested too deeply"
+        return status, "Refused", "the body is not readable JSON: it is incomplete, or nested too deeply"
     if why != HTTPStatus(status).phrase:
         return status, "Refused", why
-    missing = "nothing for this method" if status == HTTPStatus.METHOD_NOT_ALLOWED else "nothing"
-    return status, "Not found", f"there is {missing} at this address: /v1/openapi.json lists what is"
+    missing = "no such method" if status == HTTPStatus.METHOD_NOT_ALLOWED else "nothing"
+    return status, "Not found", f"there is {missing} at this address: /v1/openapi.json lists all addresses and methods"
 
 
 def _faults(error: RequestValidationError | ValidationError) -> tuple[int, str, str]:
@@ -468,7 +467,7 @@ def build_invalid_line_response(fault: ValidationError) -> InvalidLineResponse |
     why = "JSON-RPC 2.0 has no such message" if line is None else faults[0]["msg"]
     error = ErrorData(
         code=INVALID_REQUEST if line is None else PARSE_ERROR,
-        message=f"this line is no message ({why}): send each as one line of JSON, without halves of surrogate pairs",
+        message=f"this line is not a message ({why}): send each as one line of JSON, without halves of surrogate pairs",
     )
     number = _sendable(said.get("id"))
     answers = number is not None and "method" not in said and not said.keys().isdisjoint({"result", "error"})

@@ -57,16 +57,16 @@ SCHEME = "waystation"
 class DocumentInput(Value):
     """A document: its text with a name, the path of a file or folder, or the address of a resource."""
 
-    name: str = Field(default="", max_length=200, description="What it is called in citations; needed beside a text.")
-    text: str | None = Field(default=None, description="The document itself.")
+    name: str = Field(default="", max_length=200, description="Name that citations use; required for a text.")
+    text: str | None = Field(default=None, description="Text of the document.")
     path: str | None = Field(
-        default=None, max_length=4_000, description="A file or folder below a folder that the person named."
+        default=None, max_length=4_000, description="Path of a file or folder below an allowed folder."
     )
     uri: str | None = Field(
         default=None,
         max_length=4_000,
         description="A resource: file:///…, waystation://tasks/TASK/report, waystation://tasks/TASK/documents (all of "
-        "an earlier task), or one of these by /NAME.",
+        "an earlier task), or one of these documents (…/documents/NAME).",
     )
 
     @model_validator(mode="after")
@@ -146,16 +146,18 @@ class GrantForm(BaseModel):
     """What a person says to a request."""
 
     amount: str = Field(
-        default="", max_length=60, description="How much: 50k tokens or $0.25; empty for what was asked for."
+        default="",
+        max_length=60,
+        description="Amount to grant, such as 50k tokens or $0.25; empty for the requested amount.",
     )
-    note: str = Field(default="", max_length=2_000, description="A note that is kept with the answer.")
+    note: str = Field(default="", max_length=2_000, description="Note for the audit log.")
 
 
 class AnswerForm(GrantForm):
     """The same where one form takes either answer."""
 
     decision: Literal["approve", "deny"] = Field(
-        description="approve: it goes on; deny: it delivers what it has, or goes on without the call."
+        description="approve: the agent continues; deny: it delivers what it has, or continues without the call."
     )
 
 
@@ -336,15 +338,15 @@ class AssistantGateway:
         if len(views) >= MAX_ASSISTANT_TASKS:
             raise BadInput(
                 f"{self.policy.name} has {MAX_ASSISTANT_TASKS:,} tasks, the maximum of an assistant: configure the "
-                "assistant under another name, which has a budget of its own"
+                "assistant under another name, which gets a separate budget"
             )
         used = Amount()
         for view in views:
             budget = view.budget
             if view.task_id != but:
                 if view.remark and view.phase is TaskPhase.WORKING:
-                    unknown = f"what was granted to {view.task_id} is not known, so nothing can be counted"
-                    raise Unreachable(f"{unknown}: {view.remark}. Try again then")
+                    unknown = f"the budget of {view.task_id} is unknown, so the assistant's total cannot be counted"
+                    raise Unreachable(f"{unknown} ({view.remark}). Try again when it is known")
                 used += budget.spent if view.phase.over else budget.limit.amount.max_with(budget.spent)
         return used
 
@@ -357,7 +359,7 @@ class AssistantGateway:
         if unlimited:
             raise BadInput(
                 f"{self.policy.name} may spend {format_limit(limit)} in all: give a budget in the same unit, or set "
-                "WAYSTATION_MCP_BUDGET in that of tasks"
+                "WAYSTATION_MCP_BUDGET in the unit of your budget"
             )
         await self._require(wanted.amount, but)
 
@@ -392,9 +394,9 @@ class AssistantGateway:
             case [only]:
                 return only
             case meant:
-                ids = ", ".join(one.approval.request_id for one in waiting) or "nothing"
-                which = "give the request_id of one. " if meant else _not_waiting(view, request_id)
-                raise BadInput(f"{which}In {view.task_id} ({view.phase}) there waits: {ids}")
+                ids = ", ".join(one.approval.request_id for one in waiting) or "none"
+                which = "several requests are open: give a request_id. " if meant else _not_waiting(view, request_id)
+                raise BadInput(f"{which}Open requests of {view.task_id} ({view.phase}): {ids}")
 
     async def approve(self, one: PendingApproval, written: str, note: str) -> AnswerResult:
         """Approve with the requested amount, or the given one, within its budget. Raises BadInput, Unreachable."""
@@ -448,7 +450,7 @@ def _address(written: str) -> SplitResult:
 
 def _no_resource(written: str) -> BadInput:
     return BadInput(
-        f"{sanitize_line(written)!r} is no resource that can be read here: give file:///… below a named folder, "
+        f"{sanitize_line(written)!r} is not a readable resource: give file:///… below a named folder, "
         f"{SCHEME}://tasks/TASK/report, or {SCHEME}://tasks/TASK/documents with or without /NAME"
     )
 
@@ -460,7 +462,7 @@ def _not_waiting(view: TaskView, request_id: str | None) -> str:
     """
     asked = next((one for one in view.approvals if one.request_id == request_id), None)
     if asked is None:
-        return "" if request_id is None else "there is no request of this id. "
+        return "" if request_id is None else "the task has no request with this id. "
     return f"{asked.request_id} was already {asked.decision}{f' by {sanitize_line(asked.by)}' if asked.by else ''}. "
 
 

@@ -204,7 +204,7 @@ def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) ->
         # Planning and reviews are not legs: they end with their last charge.
         done = events[-1].kind in {"charged", "replied"} and all(one.kind != "left" for one in events)
         last = events[-1].at if done or now is None else now
-        found.append(_stretch("leg", began, last, clock, "at work, without a leg's end"))
+        found.append(_stretch("leg", began, last, clock, "leg without an end yet"))
     return found
 
 

@@ -28,7 +28,7 @@ _LABELS: Mapping[str, str] = {
     "by": "Your name",
     "note": "Note",
     "step": "Step",
-    "days": "Expires after days",
+    "days": "Days until it expires",
     "length": "Length of the report",
     "mode": "When the budget is spent",
     "preset": "Preset",

@@ -87,17 +87,14 @@ from waystation.tasks.view import CancelResult, PendingApproval, PendingApproval
 MAX_WAIT_SECONDS, DEFAULT_WAIT_SECONDS = 600, 50
 """Seconds: many clients time out a call after a minute."""
 POLL_SECONDS = 1.0
-REVOKED = (
-    "the key was revoked meanwhile: what was submitted goes on. `waystation keys make NAME --role assistant` "
-    "makes another"
-)
+REVOKED = "the key was revoked; submitted tasks continue. `waystation keys make NAME --role assistant` makes a new key"
 RECALLED = 2_000
 """Default size of recalled text, in tokens."""
 PROMPTS = Path(__file__).parent / "prompts"
 INSTRUCTIONS = (PROMPTS / "instructions.md").read_text(encoding="utf-8").strip()
 Ctx = Context[Any, Any]
 Task = Annotated[str, Field(max_length=100, description="Id of the task, as submit_research gave it.")]
-RequestId = Annotated[str | None, Field(max_length=200, description="Of the request; needed where several wait.")]
+RequestId = Annotated[str | None, Field(max_length=200, description="Id of the request; needed if several are open.")]
 
 
 def get_assistant(ctx: Ctx) -> AssistantGateway:
@@ -116,20 +113,24 @@ async def submit_research(
     question: Annotated[str, Field(min_length=1, max_length=20_000, description="The question to research.")],
     documents: Annotated[tuple[DocumentInput, ...], Field(min_length=1, description="Documents to research.")],
     budget: Annotated[
-        str | None, Field(max_length=60, description="For the whole task, like 300k tokens or $1.50; else the usual.")
+        str | None,
+        Field(
+            max_length=60,
+            description="Budget of the task, such as 300k tokens or $1.50; default: the server's setting.",
+        ),
     ] = None,
-    instructions: Annotated[str, Field(max_length=20_000, description="How the report is to be.")] = "",
+    instructions: Annotated[str, Field(max_length=20_000, description="Instructions for the agents.")] = "",
     accept: Annotated[tuple[str, ...], Field(description="Criteria that the report must meet.")] = (),
     length: Annotated[
         ReportLength | None,
         Field(description="Length of the report. By default, it depends on the number of findings."),
     ] = None,
     servers: Annotated[
-        ServerNames | None, Field(description="Tool servers by name, of those that you may name; else the usual ones.")
+        ServerNames | None, Field(description="Names of allowed tool servers; leave it out for the default servers.")
     ] = None,
-    skills: Annotated[tuple[str, ...], Field(description="Skills that its agents follow, by name.")] = (),
+    skills: Annotated[tuple[str, ...], Field(description="Names of skills that the agents follow.")] = (),
     request_id: Annotated[
-        str | None, Field(max_length=200, description="The same id again finds the same task: so a call is repeated.")
+        str | None, Field(max_length=200, description="Id for a safe retry: the same id returns the same task.")
     ] = None,
 ) -> AcceptedTask:
     """Hand a question over with documents. Returns at once with the task's id; the work takes minutes to hours."""
@@ -157,7 +158,7 @@ async def wait_for_task(
     ctx: Ctx,
     task: Task,
     seconds: Annotated[
-        int, Field(ge=1, le=MAX_WAIT_SECONDS, description="How long to wait at most.")
+        int, Field(ge=1, le=MAX_WAIT_SECONDS, description="Maximum time to wait, in seconds.")
     ] = DEFAULT_WAIT_SECONDS,
 ) -> Annotated[CallToolResult, TaskView]:
     """Wait until a task is over or asks for something, or the time is up; tells its progress meanwhile."""
@@ -275,8 +276,10 @@ async def deny_request(
 async def read_report(
     ctx: Ctx,
     task: Task,
-    section: Annotated[str | None, Field(max_length=500, description="A heading of it; else the whole.")] = None,
-    version: Annotated[int | None, Field(description="Another version than the newest.")] = None,
+    section: Annotated[
+        str | None, Field(max_length=500, description="Heading of one section; default: the whole report.")
+    ] = None,
+    version: Annotated[int | None, Field(description="Version of the report; default: the newest.")] = None,
 ) -> Annotated[CallToolResult, ReportPart]:
     """The report of a task that is over, whole or by section, with the places that it cites."""
     part = await get_assistant(ctx).get_report(task, section, version)
@@ -285,8 +288,8 @@ async def read_report(
 
 async def recall_memory(
     ctx: Ctx,
-    query: Annotated[str, Field(max_length=2_000, description="A few words.")],
-    tokens: Annotated[int, Field(ge=100, le=20_000, description="At most so many.")] = RECALLED,
+    query: Annotated[str, Field(max_length=2_000, description="Words to search for.")],
+    tokens: Annotated[int, Field(ge=100, le=20_000, description="Maximum size of the result in tokens.")] = RECALLED,
 ) -> RecallResultJson:
     """Search what earlier tasks read, said and found."""
     return RecallResultJson.from_matches(await get_assistant(ctx).search_memory(query, tokens))
@@ -295,7 +298,7 @@ async def recall_memory(
 async def send_task_message(
     ctx: Ctx,
     task: Task,
-    message: Annotated[str, Field(min_length=1, max_length=20_000, description="What its agents shall know.")],
+    message: Annotated[str, Field(min_length=1, max_length=20_000, description="Text of the message.")],
 ) -> AnswerResult:
     """Send the agents of a running task a message, which each receives at its next turn."""
     assistant = get_assistant(ctx)
@@ -307,7 +310,7 @@ async def send_task_message(
 async def deliver_task(
     ctx: Ctx,
     task: Task,
-    note: Annotated[str, Field(max_length=2_000, description="Kept with the order; its agents read it.")] = "",
+    note: Annotated[str, Field(max_length=2_000, description="Note for the audit log; agents read it, too.")] = "",
 ) -> AnswerResult:
     """End a task early with a report of what it has: its requests are denied, and its agents submit their results.
 
@@ -540,7 +543,7 @@ def _sentence(error: ToolError | ResourceError) -> str | None:
             | ToolError(__cause__=ValueError(__cause__=ValidationError() as faults))
         ):
             what = format_validation_faults(faults)
-            return f"the form came back with what it does not take, and nothing was granted: {what}"
+            return f"the form was returned with invalid values, so nothing was granted: {what}"
         case WaystationError() | ToolError() as known if not isinstance(known, UnexpectedToolError):
             return replace_control_characters(str(known))
         case _:

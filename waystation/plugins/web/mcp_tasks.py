@@ -119,8 +119,8 @@ def get_form_answer(form: ElicitationResult[GrantForm]) -> GrantForm | None:
         return form.data
     closed = "declined" if form.action == "decline" else "closed"
     raise BadInput(
-        f"the person {closed} the form, so nothing was granted and the request still waits: `approve` shows the form "
-        "again, and `deny` refuses it for good"
+        f"the person {closed} the form, so nothing was granted and the request stays open: `approve` shows the form "
+        "again, and `deny` denies the request"
     )
 
 
@@ -129,11 +129,11 @@ def get_approval_block_reason(one: PendingApproval, answers: Answers, *, forms: 
     elsewhere = f"`waystation approve {one.task_id} --request {one.approval.request_id}`, or on the task's page"
     match answers:
         case "nobody":
-            return f"assistants approve nothing here (WAYSTATION_MCP_ANSWERS): a person does by {elsewhere}"
+            return f"assistants may not approve requests here (WAYSTATION_MCP_ANSWERS); a person can, by {elsewhere}"
         case "person" if not forms:
             return (
-                f"this client shows its person no form, and an assistant approves nothing for itself: a person does by "
-                f"{elsewhere}; or set WAYSTATION_MCP_ANSWERS=client"
+                "this client cannot show a form to its user, and an assistant may not approve its own requests. A "
+                f"person can approve by {elsewhere}. WAYSTATION_MCP_ANSWERS=client allows assistants to approve"
             )
         case "person" | "client":
             return None

@@ -127,7 +127,7 @@ class ApiKeyStore:
         except FileNotFoundError:
             return ()
         except (OSError, ValidationError) as error:
-            raise BadInput(f"{self.path} cannot be read as API keys: put back a copy, or remove it") from error
+            raise BadInput(f"{self.path} is not a readable file of API keys: restore a copy, or remove it") from error
         return self._read[1]
 
     @property

@@ -33,7 +33,7 @@ PNG = "image/png"
 BIBTEX, RIS = "application/x-bibtex", "application/x-research-info-systems"
 FILES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "As data, or in the form that was asked for; the others as files, as the command exports them.",
+        "description": "The report as JSON, or as a file in the requested format.",
         "content": {kind: {} for kind in ("text/markdown", "text/html", PDF, DOCX, BIBTEX, RIS)},
     }
 }
@@ -114,7 +114,7 @@ def get_report_exporter(request: Request) -> ReportExporter:
     """Return the server's exporter."""
     maker = request.app.state.reports
     if not isinstance(maker, ReportExporter):
-        raise TypeError("the application makes no reports")
+        raise TypeError("the application exports no reports")
     return maker
 
 

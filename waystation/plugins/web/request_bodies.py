@@ -109,7 +109,7 @@ NoteField = Annotated[str, Field(max_length=2_000, description="Note for the aud
 def _at_once(given: Any) -> Any:
     if isinstance(given, list | tuple) and (count := len(cast("Sequence[object]", given))) > MAX_REQUEST_DOCUMENTS:
         raise ValueError(
-            f"{count:,} are more than the {MAX_REQUEST_DOCUMENTS:,} that one request may contain: send fewer, or use "
+            f"{count:,} documents are too many for one request (maximum {MAX_REQUEST_DOCUMENTS:,}): send fewer, or use "
             f"`waystation submit --docs FOLDER` next to the store, which takes {MAX_TASK_DOCUMENTS:,}. An assistant "
             "can send the path of the folder"
         )
@@ -149,7 +149,7 @@ class NewTask(EagerValue):
     documents: Annotated[tuple[SourceDocument, ...], DocumentCountLimit] = Field(
         default=(),
         max_length=MAX_REQUEST_DOCUMENTS,
-        description="Names and texts; default: those of the session's newest task.",
+        description="Documents with names and texts; default: those of the session's newest task.",
     )
 
 
@@ -179,20 +179,22 @@ class NewDelivery(EagerValue):
     """An order to end a task with a report of what it has."""
 
     by: ByField = ""
-    note: Annotated[str, Field(max_length=2_000, description="Note for the audit log, which agents read too.")] = ""
+    note: Annotated[str, Field(max_length=2_000, description="Note for the audit log; agents read it, too.")] = ""
 
 
 class NewMessage(EagerValue):
     """A message to the agents of a task."""
 
-    message: str = Field(min_length=1, max_length=20_000, description="Text, which agents read word for word.")
+    message: str = Field(
+        min_length=1, max_length=20_000, description="Text of the message; agents receive it word for word."
+    )
     by: ByField = ""
 
 
 class NewEdit(EagerValue):
     """An edit of an agent's context, as `waystation compact`, `pin`, `restore` and `rewind` make it."""
 
-    action: ContextEditAction = Field(description="The edit.")
+    action: ContextEditAction = Field(description="The kind of edit.")
     agent: str = Field(min_length=1, max_length=60, description="Id of the agent's step, like research-1.")
     message: str | None = Field(
         default=None, max_length=200, description="For pin, unpin and rewind: id of the message, like m4."

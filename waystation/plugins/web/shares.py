@@ -34,9 +34,9 @@ USE_PRECISION = timedelta(minutes=1)
 
 
 class NewReportLink(EagerValue):
-    """A link to make."""
+    """A link to create."""
 
-    days: int = Field(default=DEFAULT_DAYS, ge=1, le=MAX_DAYS, description="Days until it expires.")
+    days: int = Field(default=DEFAULT_DAYS, ge=1, le=MAX_DAYS, description="Days until the link expires.")
     sources: bool = Field(default=False, description="Whether the cited lines of documents can be read, too.")
 
 
@@ -115,7 +115,7 @@ class ReportLinkStore:
             if len(kept) >= MAX_LINKS:
                 kept = tuple(one for one in kept if one.link.is_open(now))
             if len(kept) >= MAX_LINKS:
-                raise BadInput(f"{MAX_LINKS:,} links are open: revoke some first")
+                raise BadInput(f"{MAX_LINKS:,} links are open, the maximum: revoke some first")
             self._keep((*kept, _StoredLink(link=link, tenant=tenant, digest=_digest(secret))))
         return MadeReportLink(link=link, path=f"/shared/{link_id}.{secret}")
 
@@ -159,7 +159,9 @@ class ReportLinkStore:
         except FileNotFoundError:
             return ()
         except (OSError, ValidationError) as error:
-            raise BadInput(f"{self.path} cannot be read as links to reports: put back a copy, or remove it") from error
+            raise BadInput(
+                f"{self.path} is not a readable file of report links: restore a copy, or remove it"
+            ) from error
         return self._read[1]
 
     @contextmanager

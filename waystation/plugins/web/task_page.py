@@ -71,16 +71,16 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
         steps = tuple((step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps)
         return (
             *steps,
-            ("if approved", "its steps begin"),
+            ("if approved", "the steps of the plan begin"),
             ("if denied", describe_plan_request(asked.steps_left, asked.requested)[1]),
         )
     if asked.action is not None:
         return (
-            ("if approved", "it is called once, with exactly these arguments"),
+            ("if approved", "the tool is called once, with exactly these arguments"),
             ("if denied", f"{asked.agent} continues without it, and reads your note"),
             ("not shown", format_hidden_call_hint(one.task_id, asked.agent, asked.action)),
         )
-    rows = [("it has spent", format_amount(asked.spent))]
+    rows = [("spent so far", format_amount(asked.spent))]
     if asked.reason:
         rows.append(("why", asked.reason))
     else:

@@ -17,7 +17,7 @@ AT_ONCE = 2
 FileState = Literal["ready", "scanned", "locked", "too large", "unreadable"]
 _SIGNS: tuple[tuple[FileState, tuple[str, ...]], ...] = (
     ("locked", ("password", "encrypted")),
-    ("scanned", ("scanned", "a picture")),
+    ("scanned", ("a scan", "a picture")),
     ("too large", (" MB; the maximum", "million pixels", "has more than")),
 )
 """Words of the readers' reasons that tell the common cases apart."""

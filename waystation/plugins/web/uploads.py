@@ -23,9 +23,7 @@ UploadedFiles = Annotated[
     list[fastapi.UploadFile],
     File(max_length=MAX_FILES, description="Files of the kinds that `waystation submit --docs` reads."),
 ]
-Redacted = Annotated[
-    bool, Query(description="Whether private values are replaced, as the server's policy does before a model call.")
-]
+Redacted = Annotated[bool, Query(description="Whether private values are replaced, as before a model call.")]
 
 
 class UploadReader:

@@ -217,7 +217,7 @@ class TemporalDeploymentClient:
             if error.status == RPCStatusCode.NOT_FOUND:
                 raise _UnknownBuildError(error.message) from error
             if error.status in _REFUSED:
-                raise BadInput(f"the server refuses it: {error.message}") from error
+                raise BadInput(f"the Temporal server refuses the request: {error.message}") from error
             raise Unreachable(f"the Temporal server does not answer ({error.status.name})") from error
 
 

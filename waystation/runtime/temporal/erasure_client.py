@@ -131,12 +131,12 @@ async def delete_execution(client: Client, workflow_id: str, run_id: str = "") -
 
 _POLL_SECONDS = 1.0
 ERASURE_STEPS = {
-    "FindPerson": "looking through what the store has",
-    "EraseFromStore": "taking it out of the store",
-    "RewritePassages": "writing changed passages over what memory has",
+    "FindPerson": "searching the store",
+    "EraseFromStore": "removing the person from the store",
+    "RewritePassages": "replacing changed passages in memory",
     "RewriteReports": "rewriting the files of reports",
     "DeleteHistories": "deleting closed workflow histories",
-    "DropOriginals": "taking originals out of the vault",
+    "DropOriginals": "removing originals from the vault",
 }
 """Description of each step, by activity."""
 

@@ -89,15 +89,17 @@ class TemporalMeter:
         self._unpriced = meter.create_counter("waystation_unpriced_calls", "Answered calls of models without a price")
         self._calls = meter.create_counter("waystation_model_calls", "Model calls")
         self._waits = meter.create_counter("waystation_waited_calls", "Model calls that waited for a rate limit")
-        self._waited = meter.create_counter("waystation_waited_milliseconds", "How long they waited")
-        self._searches = meter.create_counter("waystation_web_searches", "Searches of the web, by the provider")
+        self._waited = meter.create_counter(
+            "waystation_waited_milliseconds", "Time that model calls waited for a rate limit"
+        )
+        self._searches = meter.create_counter("waystation_web_searches", "Web searches by the provider")
         self._compactions = meter.create_counter("waystation_compactions", "Compactions of agents' contexts")
         self._saved = meter.create_counter("waystation_compaction_saved_tokens", "Tokens by which requests shrank")
         self._redactions = meter.create_counter("waystation_redactions", "Private values replaced")
         self._not_sampled = meter.create_counter("waystation_unread_samples", "Samples of a gauge that failed")
         self._outbox = meter.create_gauge("waystation_outbox_passages", "Passages that wait to be written to memory")
         self._limits = meter.create_gauge("waystation_rate_limit", "Limit of a model per minute")
-        self._remaining = meter.create_gauge("waystation_rate_limit_remaining", "What is left of a limit now")
+        self._remaining = meter.create_gauge("waystation_rate_limit_remaining", "Remaining part of a limit")
         self._waiting = meter.create_gauge("waystation_waiting_calls", "Model calls that wait for a rate limit")
         self._paused = meter.create_gauge("waystation_paused_tasks", "Running tasks that wait for an answer")
 

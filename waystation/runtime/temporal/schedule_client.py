@@ -48,7 +48,7 @@ OVERLAPS: Mapping[Overlap, ScheduleOverlapPolicy] = {
 }
 MAX_JITTER = timedelta(seconds=50)
 """Maximum jitter of a run's start, so that schedules due together spread out. The server derives it from the id."""
-BEING_STORED = "what it asks is being stored"
+BEING_STORED = "the question is being stored"
 
 
 class TemporalScheduleClient:

@@ -439,7 +439,7 @@ class TemporalTaskClient:
                 if lost_answers:
                     raise TimeoutError from reason
                 raise Busy(
-                    f"{task_id} was not accepted: {reason} for {patience.total_seconds():.0f} s. Try again: "
+                    f"{task_id} was not accepted ({reason}) within {patience.total_seconds():.0f} s. Try again: "
                     "the same request id gives the same task"
                 ) from reason
             await asyncio.sleep(pause)

@@ -1,7 +1,7 @@
 // A form is sent without leaving its page: what was typed and chosen stays there until it is accepted.
 "use strict";
-const GONE = "The server does not answer, and may not have had this. What you typed is still here: send it again once it answers.";
-const SIGNED_OUT = "You are signed out: sign in in another tab, then send this again. What you typed is still here.";
+const GONE = "The server does not answer, and may not have received this. Your text is still here: send it again when the server answers.";
+const SIGNED_OUT = "You are signed out: sign in in another tab, then send this again. Your text is still here.";
 
 const complain = (form, words) => {
   const line = form.querySelector(":scope > .fault") ?? document.createElement("p");

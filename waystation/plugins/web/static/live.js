@@ -146,16 +146,16 @@ const follow = () => {
     again = setTimeout(renew, AGAIN);
   };
   const say = (status) => {
-    if (status === 404) return bar("lost", "This page is not there any more. ");
+    if (status === 404) return bar("lost", "This page no longer exists. ");
     if (status === 401) {
       const link = Object.assign(document.createElement("a"), { href: "/", target: "_blank", textContent: "Sign in" });
       const words = "You are signed out: the server was restarted, or your key was revoked. Sign in in another tab, "
-        + "and this page continues by itself. ";
+        + "and this page updates again. ";
       return bar("lost", words, link);
     }
     const why = status ? `answers ${status}` : "does not answer";
     const at = new Date(Math.max(known, renewed)).toLocaleTimeString();
-    bar("lost", `The server ${why}. This page shows what it knew at ${at}, and continues by itself once the server is back.`);
+    bar("lost", `The server ${why}. This page shows the state at ${at}, and updates again when the server answers.`);
   };
 
   const tellNews = () => {
@@ -182,7 +182,7 @@ const follow = () => {
       else place.value = field.value;
     }
     const texts = homeless.filter((field) => !isTicked(field)).map((field) => `${labels.get(field)}: ${field.value}`);
-    if (texts.length) bar("homeless", `What was typed has no place here any more. ${texts.join("; ")} `, button("Close", () => withoutBar("homeless")));
+    if (texts.length) bar("homeless", `This page no longer has the field for your text. ${texts.join("; ")} `, button("Close", () => withoutBar("homeless")));
     news = false;
     withoutBar("news");
     localTimes(live);

@@ -60,7 +60,7 @@ class Uploads {
     const known = new Set(this.items.map((one) => one.path));
     const fresh = chosen.filter(([, path]) => !known.has(path)).map(([file, path]) => {
       const tooLarge = file.size > this.most;
-      const reason = `${megabytes(file.size)}; a form takes ${megabytes(this.most)}. Use \`waystation submit --docs\` for it`;
+      const reason = `${megabytes(file.size)}; a form takes at most ${megabytes(this.most)}. Use \`waystation submit --docs\` for this file`;
       return { file, path, state: tooLarge ? "too large" : "reading", reason: tooLarge ? reason : "" };
     });
     this.items.push(...fresh);
@@ -89,7 +89,7 @@ class Uploads {
     const answer = await fetch("/v1/documents/check", { method: "POST", body: form }).catch(() => null);
     const found = await answer?.json().catch(() => null);
     if (!answer?.ok || found?.files?.length !== items.length) {
-      const reason = found?.detail ?? "the server does not answer; it is read when the task starts";
+      const reason = found?.detail ?? "the server does not answer; the file is read when the task starts";
       for (const one of items) Object.assign(one, { state: "not checked", reason });
       return;
     }
@@ -109,8 +109,8 @@ class Uploads {
     this.sum.hidden = this.list.hidden = !this.items.length;
     this.list.replaceChildren(...[...this.unusable, ...this.usable].map((one) => this.row(one)));
     const tokens = this.usable.reduce((sum, one) => sum + (one.tokens ?? 0), 0);
-    const left = this.unusable.length ? "What cannot be used is left out, and the report names it. " : "";
-    this.tells.textContent = tokens ? `${left}Reading all of it once takes about ${tokens.toLocaleString("en")} tokens.` : left;
+    const left = this.unusable.length ? "Files that cannot be used are left out, and the report lists them. " : "";
+    this.tells.textContent = tokens ? `${left}Reading all files once takes about ${tokens.toLocaleString("en")} tokens.` : left;
     this.limit();
   }
 
@@ -128,8 +128,8 @@ class Uploads {
   // What one form cannot take is said at the field, before anything is sent.
   limit() {
     const usable = this.usable, bytes = usable.reduce((sum, one) => sum + one.file.size + TEXT_OVERHEAD, 0);
-    const large = `These files have ${megabytes(bytes)}, and a form takes ${megabytes(this.most)}. Remove some, or use \`waystation submit --docs\`.`;
-    const many = `These are ${usable.length} files, and a form takes ${this.mostFiles}. Remove some, or use \`waystation submit --docs\`.`;
+    const large = `These files have ${megabytes(bytes)}, but a form takes at most ${megabytes(this.most)}. Remove some, or use \`waystation submit --docs\`.`;
+    const many = `There are ${usable.length} files, but a form takes at most ${this.mostFiles}. Remove some, or use \`waystation submit --docs\`.`;
     const words = bytes > this.most ? large : usable.length > this.mostFiles ? many : "";
     this.inputs[0].setCustomValidity(words);
   }
@@ -150,7 +150,7 @@ document.addEventListener("change", ({ target }) => {
   if (target.type !== "file" || target.closest("[data-uploads]")) return;
   const bytes = [...target.files].reduce((sum, file) => sum + file.size, 0);
   const most = Number(target.dataset.bytes), files = Number(target.dataset.files);
-  const large = `These files have ${megabytes(bytes)}, and a form takes ${Math.floor(most / MEGABYTE)} MB. Choose fewer.`;
-  const many = `These are ${target.files.length} files, and a form takes ${files}. Choose fewer.`;
+  const large = `These files have ${megabytes(bytes)}, but a form takes at most ${Math.floor(most / MEGABYTE)} MB. Choose fewer.`;
+  const many = `There are ${target.files.length} files, but a form takes at most ${files}. Choose fewer.`;
   target.setCustomValidity(bytes > most ? large : target.files.length > files ? many : "");
 });
