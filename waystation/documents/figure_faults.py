@@ -18,7 +18,7 @@ from waystation.documents.figures import Figure, TextFigures
 from waystation.kernel.patterns import compile_bounded
 
 _HEADER = compile_bounded(
-    r"(?<![\d ])[ (]*(?:%|per ?cent|percent)|\bin (?:US\$|[$€£])?[ ]?(thousand|million|billion)\b|"
+    r"(?<![\d ])[ ]*+(?:%|per ?cent|percent)|\bin (?:US\$|[$€£])?[ ]?(thousand|million|billion)\b|"
     r"(?<!\d)(?<!\d[ -])(thousand|million|billion)s(?![^\W_])|[$€£](000)s?\b|\b(Mio|Mrd|Tsd)\b|"
     r"(?<![^\W_])(?:[$€£¥₹]|USD|EUR\b|GBP|dollar|euro|pounds)",
     re.IGNORECASE,

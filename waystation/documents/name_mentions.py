@@ -10,11 +10,11 @@ from waystation.documents.search_terms import STOP_WORDS
 from waystation.kernel.patterns import compile_bounded, compile_dynamic
 
 _WORD = compile_bounded(r"[^\W_]+(?:['’.&-][^\W_]+){0,6}")
-_BEGINNING = compile_bounded(r"(?:\A|[.!?:;•|\n“\"«„‘(*>—–]|[^\w]['’])[\s\"“«„*_(]*\Z")
+_BEGINNING = compile_bounded(r"(?:\A|[.!?:;•|\n“\"«„‘(*>—–]|[^\w]['’])[\s\"“«„*_(]{0,8}\Z")
 """What stands before a word that has its capital because something begins there."""
 _PART = compile_bounded(r"[^\W_]+")
 _CAPITALISED = compile_bounded(
-    r"(?:[A-Z][^\W\d_]*+(?:[ \t-]+(?:of|the|and|for|de|des|der|und|du|et|&)(?=[ ]))?[ \t-]*){2,9}"
+    r"(?<![^\W\d_])(?:[A-Z][^\W\d_]*+(?:[ \t-]+(?:of|the|and|for|de|des|der|und|du|et|&)(?=[ ]))?[ \t-]*){2,9}"
 )
 _NO_NAMES_TEXT = """
 i i'm i've i'd table tables figure figures section sections chapter page pages appendix annex part item note notes
@@ -72,7 +72,7 @@ _JOINERS = frozenset(["of", "the", "and", "for", "de", "des", "der", "und", "du"
 """Words within a name that its abbreviation may leave out."""
 _JOIN = compile_bounded(rf"[ ](?:(?:{'|'.join(sorted(_JOINERS))})[ ]){{0,2}}(?:&[ ])?|-|")
 _PERIOD = compile_bounded(
-    r"(?:(?:FY|CY)['’]?\d{0,4}|Q[1-4]|H[12]|[1-4]Q['’]?\d{0,4}|\d+(?:[.,]\d+)?(?:[Mm][Nn]|[Bb][Nn]|[TtKk]))+"
+    r"(?:(?:FY|CY)['’]?\d{0,4}|Q[1-4]|H[12]|[1-4]Q['’]?\d{0,4}|\d{1,15}(?:[.,]\d{1,15})?(?:[Mm][Nn]|[Bb][Nn]|[TtKk]))+"
 )
 """Years, quarters and amounts that look like names: they are checked as dates and figures."""
 
