@@ -92,7 +92,7 @@ async def test_the_attempt_with_the_newest_fence_can_write(
 
 async def test_a_run_of_another_store_is_refused(store: SqlStore) -> None:
     run = RunRef(store_id="other", tenant="t", session="s", task_id="task-1", step_id="x", role="research")
-    with pytest.raises(WrongStore, match=r"^the task is in store other, this worker has store"):
+    with pytest.raises(WrongStore, match=r"^the task is in store other, but this worker has store"):
         await store.open_run(run)
 
 

@@ -82,8 +82,8 @@ def test_what_may_be_the_same_persons_is_shown_where_that_is_asked_for(
     assert run(["privacy", "find", NAME, "--type", "PERSON", "--near"]) == OK
     assert capsys.readouterr().out.splitlines()[-3:] == [
         "These values may belong to the same person. To find or erase them, give each as a VALUE:",
-        "  ada.l@example.org (EMAIL, similar, on 1 line with the value)",
-        "  212-555-0147 (PHONE, on 1 line with the value)",
+        "  ada.l@example.org (EMAIL, similar, on 1 line together with the value you gave)",
+        "  212-555-0147 (PHONE, on 1 line together with the value you gave)",
     ]
     assert run(["privacy", "find", NAME, "--type", "PERSON", "--near", "--json"]) == OK
     near = json.loads(capsys.readouterr().out)["near"]
@@ -185,8 +185,8 @@ async def test_other_values_are_erased_where_the_person_says_so_for_each(monkeyp
     monkeypatch.setattr("waystation.cli.privacy.ask_confirmation", answer)
     assert await select_near_values(NEAR, ErasureOptions(histories=False, yes=False)) == ["a@x.org"]
     assert asked == [
-        "Erase a@x.org (EMAIL, on 2 lines with the value), too? [y/N]",
-        "Erase Bob (PERSON, on 2 lines with the value), too? [y/N]",
+        "Erase a@x.org (EMAIL, on 2 lines together with the value you gave), too? [y/N]",
+        "Erase Bob (PERSON, on 2 lines together with the value you gave), too? [y/N]",
     ]
 
 
@@ -255,7 +255,7 @@ def test_a_value_that_cannot_be_looked_for_keeps_all_from_being_erased(order: Or
 
 async def test_other_values_are_told_where_nobody_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert await select_near_values(NEAR, ErasureOptions(histories=False, yes=True)) == []
-    assert "  a@x.org (EMAIL, on 2 lines with the value)\n" in capsys.readouterr().err
+    assert "  a@x.org (EMAIL, on 2 lines together with the value you gave)\n" in capsys.readouterr().err
 
 
 WHEN = utc_now().replace(2026, 11, 21, 12, 0, 0)

@@ -244,7 +244,7 @@ def format_near_values(near: Sequence[RelatedValue]) -> list[str]:
 
 def _described(one: RelatedValue) -> str:
     """Format a value, its type, and why it is shown."""
-    beside = f"on {format_count(one.lines, 'line')} with the value" if one.lines else ""
+    beside = f"on {format_count(one.lines, 'line')} together with the value you gave" if one.lines else ""
     return f"{one.text} ({', '.join(filter(None, (one.type, 'similar' if one.alike else '', beside)))})"
 
 

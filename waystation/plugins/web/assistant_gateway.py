@@ -450,7 +450,7 @@ def _address(written: str) -> SplitResult:
 
 def _no_resource(written: str) -> BadInput:
     return BadInput(
-        f"{sanitize_line(written)!r} is not a readable resource: give file:///… below a named folder, "
+        f"{sanitize_line(written)!r} is not a readable resource: give file:///… below a folder of mcp_roots or --root, "
         f"{SCHEME}://tasks/TASK/report, or {SCHEME}://tasks/TASK/documents with or without /NAME"
     )
 
