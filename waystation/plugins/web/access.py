@@ -336,8 +336,7 @@ class AccessGuard:
             if begun:
                 raise
             left_open = (
-                describe_unknown_outcome(Request(scope))
-                or "repeat the request when it runs again (`waystation up`)"
+                describe_unknown_outcome(Request(scope)) or "repeat the request when it runs again (`waystation up`)"
             )
             await self._refusal(scope, RejectionInfo(503, f"the server is stopping; {left_open}"))(scope, receive, send)
 

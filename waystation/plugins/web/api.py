@@ -66,7 +66,7 @@ from waystation.plugins.web.shares import LinkPath, MadeReportLink, NewReportLin
 from waystation.plugins.web.upload_checks import FileCheckResult, check_uploads
 from waystation.plugins.web.uploads import Redacted, UploadedFiles, Uploads
 from waystation.security.untrusted import replace_control_characters
-from waystation.tasks.progress import DayRange, SpendingReport
+from waystation.tasks.progress import DayRange, SpendingGrouping, SpendingReport
 from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import (
@@ -415,11 +415,12 @@ async def get_approvals(client: TenantClient) -> tuple[PendingApproval, ...]:
 
 
 class SpendingQuery(EagerValue):
-    """Query of spending: days, both included, and session."""
+    """Query of spending: days, both included, session, and groups."""
 
     since: Annotated[date | None, Field(description="First day in UTC; default: 29 days before the last.")] = None
     until: Annotated[date | None, Field(description="Last day in UTC; default: today.")] = None
     session: Annotated[str | None, Field(max_length=200, description=ONE_SESSION)] = None
+    by: Annotated[SpendingGrouping, Field(description="What `groups` adds up.")] = "model"
 
     async def load_spending(self, client: Client) -> SpendingReport:
         """Load the spending. Raises BadInput for invalid days, or more than can be shown."""
@@ -430,8 +431,8 @@ class SpendingQuery(EagerValue):
 
 @v1.get("/spending")
 async def get_spending(client: TenantClient, query: Annotated[SpendingQuery, Query()]) -> SpendingView:
-    """Get what tasks have spent, by day, task, agent role and model."""
-    return SpendingView.from_report(await query.load_spending(client))
+    """Get what tasks have spent, by day, task, agent role and model, and the sums by one of them or by session."""
+    return SpendingView.from_report(await query.load_spending(client), query.by)
 
 
 @v1.get("/memory")

@@ -122,7 +122,6 @@ from waystation.plugins.web.uploads import MAX_FILES, Uploads
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import is_amount_rejection
 from waystation.tasks.details import parse_grant
-from waystation.tasks.progress import SpendingGrouping
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import Preset, TaskPhase, TaskRequest, make_own_session_name
 from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, list_pending_approvals
@@ -338,9 +337,7 @@ async def answer_by_form(request: Request, client: TenantClient, principal: Curr
 
 
 class SpendingPageQuery(SpendingQuery):
-    """Query of spending, and how it is shown. An empty form restricts nothing."""
-
-    by: SpendingGrouping = "model"
+    """Query of spending. An empty form restricts nothing."""
 
     @field_validator("since", "until", mode="before")
     @classmethod
