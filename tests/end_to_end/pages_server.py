@@ -16,6 +16,7 @@ from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount, parse_bounded_limit
 from waystation.kernel.errors import Unreachable
+from waystation.planning.plan import PLANNING_ID, Plan
 from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.app import ServerDeps, SiteServer, create_app
 from waystation.tasks.approvals import AnswerAuthor
@@ -34,6 +35,11 @@ def make_budget_request(number: int) -> ApprovalRequest:
     return ApprovalRequest(request_id=f"writing-{number}", agent="writing", requested=amount, requested_at=NOON)
 
 
+def make_plan_request() -> ApprovalRequest:
+    """A plan that waits for approval."""
+    return ApprovalRequest(request_id="plan-1", agent=PLANNING_ID, requested=Amount(), steps_left=4, requested_at=NOON)
+
+
 class StubTaskClient(Client):
     """Tasks that are at work wait for answers to `requests`, which refuse what is over 50,000 tokens."""
 
@@ -41,6 +47,7 @@ class StubTaskClient(Client):
     away = False
     taken: TaskRequest | None = None
     given: Sequence[SourceDocument] = ()
+    reviewed: Plan | None = None
 
     async def submit(
         self, request: TaskRequest | TaskRow, documents: Sequence[SourceDocument], *, start_timeout: timedelta = NO_TIME
@@ -64,7 +71,8 @@ class StubTaskClient(Client):
         return progress, self._waiting(view)
 
     def _waiting(self, view: TaskView) -> TaskView:
-        phase = TaskPhase.PAUSED if self.requests else view.phase
+        is_open = any(one.decision == "pending" for one in self.requests)
+        phase = TaskPhase.PAUSED if is_open else view.phase
         approvals = tuple(map(ApprovalView.from_request, self.requests))
         return view.replace(approvals=approvals, phase=phase, remark="")
 
@@ -77,7 +85,20 @@ class StubTaskClient(Client):
             PendingApproval(task_id=one.task_id, title=one.title, approval=ApprovalView.from_request(request))
             for one in working
             for request in self.requests
+            if request.decision == "pending"
         )
+
+    async def review_plan(
+        self, task_id: str, plan: Plan, by: str = "", note: str = "", request_id: str | None = None
+    ) -> AnswerResult:
+        """See base class: the first one counts."""
+        if self.away:
+            raise Unreachable("no Temporal server answers at 127.0.0.1:9: start one with `waystation up`")
+        if not any(one.decision == "pending" for one in self.requests):
+            return AnswerResult(outcome="refused", reason=f"{request_id} is not open")
+        self.reviewed = plan
+        self.requests = tuple(one.replace(decision="approved", by=by, note=note) for one in self.requests)
+        return AnswerResult(outcome="approved", reason="")
 
     async def approve(
         self,

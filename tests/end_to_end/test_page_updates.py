@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.attacks.test_attacks_web_pages import store_running_task
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
 from tests.end_to_end.harbour_documents import QUESTION, write_harbour_documents
-from tests.end_to_end.pages_server import PagesServer, make_budget_request, run_pages_server
+from tests.end_to_end.pages_server import PagesServer, make_budget_request, make_plan_request, run_pages_server
 from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.end_to_end.test_serve import start_server_process
 from tests.support.document_files import make_pdf_file
@@ -349,3 +349,40 @@ def test_a_report_is_had_as_pdf_and_as_word_from_its_page(settings: Settings, tm
             assert kept.value.suggested_filename == f"{task}.{ending}"
             kept.value.save_as(tmp_path / ending)
             assert (tmp_path / ending).read_bytes().startswith(begins)
+
+
+def test_a_plan_is_edited_and_sent_and_the_second_person_keeps_what_they_wrote(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_plan_request(),)
+        browser = page.context.browser
+        assert browser is not None
+        other = browser.new_page()
+        other.goto(pages.sign_in_url)
+        for one in (page, other):
+            one.goto(f"{pages.address}/tasks/{task}")
+            one.get_by_role("link", name="Read or edit the plan").click()
+        steps = page.locator("fieldset.step")
+        expect(steps).to_have_count(4)
+        steps.nth(0).get_by_label("Goal").fill("Read about tides.")
+        steps.nth(0).get_by_label("Title").press("Enter")
+        expect(steps.nth(0).get_by_label("Goal")).to_have_value("Read about tides.")
+        page.get_by_role("button", name="Add a step").click()
+        expect(steps).to_have_count(5)
+        expect(steps.nth(3).get_by_label("Goal")).to_be_focused()
+        page.get_by_role("button", name="Start with this plan").click()
+        expect(fault_at(steps.nth(3).get_by_label("Goal"))).to_have_text("Step 'research-3' has no goal.")
+        assert find_faults_in_all_layouts(page) == {}
+        page.get_by_role("button", name="Remove research-3").click()
+        expect(steps).to_have_count(4)
+        expect(steps.nth(0).get_by_label("Goal")).to_have_value("Read about tides.")
+        page.get_by_role("button", name="Start with this plan").click()
+        page.wait_for_url(f"**/tasks/{task}")
+        assert pages.client.reviewed is not None
+        assert pages.client.reviewed.get_step("research-1").goal == "Read about tides."
+
+        last = other.locator("fieldset.step").nth(3)
+        last.get_by_label("Goal").fill("Write about silt.")
+        other.get_by_role("button", name="Start with this plan").click()
+        expect(other.get_by_role("alert")).to_contain_text("The plan has changed since you opened it")
+        expect(last.get_by_label("Goal")).to_have_value("Write about silt.")

@@ -571,8 +571,10 @@ class Client:
         _, view = await self._look_up_or_load(row)
         return await load_planned_task(self._store, row, view)
 
-    async def review_plan(self, task_id: str, plan: Plan, by: str = "", note: str = "") -> AnswerResult:
-        """Replace the plan of a task that waits for its approval.
+    async def review_plan(
+        self, task_id: str, plan: Plan, by: str = "", note: str = "", request_id: str | None = None
+    ) -> AnswerResult:
+        """Replace the plan of a task that waits for its approval. `request_id`: only if this request still waits.
 
         Raises:
             BadInput: Also if there is no plan yet.
@@ -584,7 +586,7 @@ class Client:
         store_queries.validate_plan_shares(plan, view)
         blob = await self._store.put_text(plan.model_dump_json(), row.ref.scope)
         with translating_input_faults():
-            given = ReviewPlanInput(plan=blob, note=note)
+            given = ReviewPlanInput(plan=blob, note=note, request_id=request_id)
         return (await self.send(task_id, PLAN, given.sign(by))).answer
 
     async def edit_context(self, task_id: str, edit: ContextEditInput, instructions: str = "") -> AnswerResult:

@@ -398,6 +398,11 @@ class ApprovalView(Value):
         )
 
     @property
+    def is_editable_plan(self) -> bool:
+        """Whether it is about a plan that a person may replace: not a revision, whose new steps cost something."""
+        return self.about_plan and self.requested.is_zero
+
+    @property
     def about_plan(self) -> bool:
         """Whether it asks for approval of the plan, before anything is spent on it."""
         return self.agent == PLANNING_ID

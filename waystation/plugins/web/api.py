@@ -13,6 +13,7 @@ from starlette.responses import StreamingResponse
 from waystation import __version__
 from waystation.client import Client
 from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchRequest
+from waystation.client.approvals import PlannedTask
 from waystation.client.exports import load_report
 from waystation.client.file_previews import FilePreviews
 from waystation.client.passage_views import SourceView, load_source_view
@@ -42,6 +43,7 @@ from waystation.plugins.web.request_bodies import (
     NewEdit,
     NewFork,
     NewMessage,
+    NewPlan,
     NewTask,
     RequestKey,
     SentMessage,
@@ -59,6 +61,7 @@ from waystation.plugins.web.request_bodies import (
     invoke_client_method,
     raise_if_refused,
     send_client_message,
+    send_plan,
     set_session_limit,
     submit_new_task,
 )
@@ -233,6 +236,18 @@ async def post_approve(client: TenantClient, principal: CurrentPrincipal, task: 
 async def post_deny(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: Denial) -> AnswerResult:
     """Deny a request for budget, one tool call or a plan. Returns 409 if it was answered before."""
     return raise_if_refused(await deny_task_request(client, task, body, principal))
+
+
+@v1.get("/tasks/{task}/plan")
+async def get_plan(client: TenantClient, task: TaskPath) -> PlannedTask:
+    """Get a task's plan with its goals, the budget of each step and what steps usually take."""
+    return await client.get_planned_task(await client.resolve_task_id(task))
+
+
+@v1.post("/tasks/{task}/plan/approve")
+async def post_plan(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: NewPlan) -> AnswerResult:
+    """Replace a plan that waits for approval, which approves it. Returns 409 if it was answered before."""
+    return raise_if_refused(await send_plan(client, task, body, principal))
 
 
 @v1.post("/tasks/{task}/deliver")

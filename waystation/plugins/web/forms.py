@@ -34,6 +34,9 @@ _LABELS: Mapping[str, str] = {
     "preset": "Preset",
     "instructions": "Instructions for the agents",
     "accept": "What the report must meet",
+    "title": "Title",
+    "goal": "Goal",
+    "share": "Share",
 }
 """Labels of visible fields, by name."""
 _EMPTY = "String should have at least 1 character"
@@ -66,7 +69,15 @@ class RejectedForm:
     @property
     def labelled_values(self) -> Mapping[str, str]:
         """Typed values by label, for a page that no longer has the form."""
-        return {_LABELS[name]: text for name, text in self.typed.items() if text and name in _LABELS}
+        labels = {name: _find_label(name) for name in self.typed}
+        return {label: text for name, text in self.typed.items() if text and (label := labels[name])}
+
+
+def _find_label(name: str) -> str:
+    """Return the label of a visible field, with the number of its step; empty if there is none."""
+    base, _, number = name.partition("-")
+    label = _LABELS.get(base, "")
+    return f"{label} of step {number}" if label and number.isdecimal() else "" if number else label
 
 
 NO_REJECTED_FORM = RejectedForm()

@@ -34,7 +34,9 @@ from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, UnknownTask, Unreachable, WaystationError
+from waystation.kernel.roles import list_step_roles
 from waystation.memory.passages import MemoryExcerpt
+from waystation.planning.plan import MAX_STEPS
 from waystation.plugins.web.access import (
     MAX_BODY_BYTES,
     SAFE_METHODS,
@@ -67,6 +69,15 @@ from waystation.plugins.web.forms import (
     build_rejected_form,
     extract_form_texts,
 )
+from waystation.plugins.web.plan_forms import (
+    MAX_PLAN_FIELDS,
+    PlanFormStep,
+    add_form_step,
+    build_plan_of_form,
+    list_form_steps,
+    parse_form_steps,
+    remove_form_step,
+)
 from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, Principal
 from waystation.plugins.web.report_exports import Exporter, draw_uploaded_passage
 from waystation.plugins.web.request_bodies import (
@@ -77,6 +88,7 @@ from waystation.plugins.web.request_bodies import (
     NewEdit,
     NewFork,
     NewMessage,
+    NewPlan,
     NewTask,
     TaskPath,
     TenantClient,
@@ -96,6 +108,7 @@ from waystation.plugins.web.request_bodies import (
     load_uploads,
     parse_session_limit,
     parse_task_budget,
+    send_plan,
     use_session_documents,
 )
 from waystation.plugins.web.shares import (
@@ -132,15 +145,16 @@ SHARED_AT_ONCE, SHARED_A_SECOND = 60, 1.0
 """Rate limit of requests for shared reports from one address."""
 AT_ONCE = 50
 """Maximum number of requests that one confirmation answers."""
-MAX_FORM_FIELDS = AT_ONCE + 20
+MAX_FORM_FIELDS = MAX_PLAN_FIELDS + 20
+"""The form of a plan has the most fields."""
 MAX_PREVIEW_LINES = 2_000
 """Maximum lines of one document on the page that shows what agents would see."""
 
 _NOT_TAKEN = "what you sent was not taken: sign in, then go back to where you wrote it and send it again"
 
 REPORT_LENGTHS: tuple[ReportLength, ...] = get_args(ReportLength)
-NEW_TASK = "new-task"
-"""Id of the form that submits a task."""
+NEW_TASK, PLAN_FORM = "new-task", "plan"
+"""Ids of the forms that submit a task and edit a plan."""
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -536,6 +550,82 @@ async def _task(
         waiting=waiting,
         shareable=request.app.state.links is not None,
     )
+
+
+@pages.get("/tasks/{task}/plan")
+async def render_plan_page(request: Request, client: TenantClient, task: TaskPath) -> HTMLResponse:
+    """Render the plan, as a form while it waits for approval."""
+    return await _plan(request, client, task)
+
+
+async def _plan(
+    request: Request,
+    client: Client,
+    task: str,
+    back: RejectedForm = NO_REJECTED_FORM,
+    steps: Sequence[PlanFormStep] | None = None,
+    chosen: int = 0,
+) -> HTMLResponse:
+    """Render the plan. `steps`: those of the form, if it was changed and not refused. `chosen`: step to continue at."""
+    task_id = await client.resolve_task_id(task)
+    seen = await client.get_newest_event_number()
+    view = await client.get_last_known_task(task_id, details=True)
+    now = list_form_steps(await client.get_plan(task_id))
+    waiting = next((one for one in list_pending_approvals(view) if one.approval.is_editable_plan), None)
+    # While no server answers, no one knows whether the plan waits: the form stays as it was sent.
+    open_form = waiting is not None or bool(view.remark and back.form)
+    typed = parse_form_steps(back.typed) if steps is None else steps
+    return _page(
+        request,
+        "plan.html",
+        back=back,
+        seen=seen,
+        view=view,
+        editable=open_form and get_principal(request).has_permission("approve"),
+        request_id=back.value(PLAN_FORM, "request_id") or (waiting.approval.request_id if waiting else ""),
+        steps=typed if typed and open_form else now,
+        left_over=typed if typed and not open_form else (),
+        chosen=chosen,
+        roles=list_step_roles(),
+        most_steps=MAX_STEPS,
+    )
+
+
+@pages.post("/tasks/{task}/plan/draft")
+async def change_plan_form(
+    request: Request,
+    client: TenantClient,
+    task: TaskPath,
+    remove: Annotated[str, Query(max_length=100)] = "",
+    keep: Annotated[str, Query(max_length=10)] = "",
+) -> Response:
+    """Render the form of a plan with a step more, or without one. Nothing is stored.
+
+    `keep`: with the same steps. It is what Enter in a field does, which otherwise would press the first button.
+    """
+
+    async def act(form: FormData) -> Response:
+        typed = extract_form_texts(form)
+        before = parse_form_steps(typed)
+        steps = before if keep else remove_form_step(before, remove) if remove else add_form_step(before)
+        chosen = 0 if remove or keep else max(1, len(steps) - 1)
+        return await _plan(request, client, task, RejectedForm(PLAN_FORM, typed), steps, chosen)
+
+    return await _taken(request, act, lambda sent: _plan(request, client, task, sent), PLAN_FORM)
+
+
+@pages.post("/tasks/{task}/plan/approve")
+async def send_plan_by_form(
+    request: Request, client: TenantClient, principal: CurrentPrincipal, task: TaskPath
+) -> Response:
+    """Replace the plan that waits for approval by the form's."""
+
+    async def act(form: FormData) -> Response:
+        plan = build_plan_of_form(parse_form_steps(extract_form_texts(form)))
+        given = FormErrorCollector().build_or_raise(lambda: NewPlan(steps=plan.steps, **_answer_of(form)))
+        return _after(task, await send_plan(client, task, given, principal))
+
+    return await _taken(request, act, lambda sent: _plan(request, client, task, sent), PLAN_FORM)
 
 
 @pages.get("/tasks/{task}/document")

@@ -33,6 +33,7 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.kernel.value import VALUE_ERROR_PREFIX, EagerValue, Value, describe_fault
 from waystation.memory.passages import MemoryExcerpt, MemoryQuery
+from waystation.planning.plan import MAX_PLAN_CHARACTERS, Plan, Step, find_plan_errors
 from waystation.plugins.web.access import CurrentPrincipal
 from waystation.plugins.web.event_feed import EventFeed
 from waystation.plugins.web.principals import Principal
@@ -45,7 +46,7 @@ from waystation.security.untrusted import (
     strip_invisible_characters,
 )
 from waystation.tasks.approvals import MessageInput, VerifiedName
-from waystation.tasks.details import parse_grant
+from waystation.tasks.details import format_request_and_answer, parse_grant
 from waystation.tasks.signals import AnswerResult, ContextEditAction, ContextEditInput, TaskSignal, UpdateResult
 from waystation.tasks.task import Preset, TaskConfig, TaskRequest, TaskRow, make_own_session_name
 from waystation.tasks.view import CancelResult, SubmittedTask
@@ -169,6 +170,19 @@ class Denial(EagerValue):
     note: NoteField = ""
 
 
+class NewPlan(EagerValue):
+    """A plan in place of the one that waits for approval. A step may also have a `share`, like `40k` or `25%`."""
+
+    steps: tuple[Step, ...] = Field(max_length=100, description="All steps in order, each with a goal.")
+    request_id: str | None = Field(
+        default=None,
+        max_length=200,
+        description="Id of the request that you looked at: the plan is refused if it was answered meanwhile.",
+    )
+    by: ByField = ""
+    note: NoteField = ""
+
+
 class NewDelivery(EagerValue):
     """An order to end a task with a report of what it has."""
 
@@ -228,6 +242,7 @@ _SHAPES: Mapping[str, str] = {
     "procedures": 'objects, each with a name and a text: [{"name": "style.md", "text": "..."}]',
     "accept": 'texts: ["every figure has a source"]',
     "servers": 'names of tool servers: ["github"]',
+    "steps": 'objects: [{"id": "research-1", "role": "research", "title": "...", "goal": "...", "needs": []}]',
 }
 """Item shapes of the lists in bodies."""
 _KINDS = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type", "tuple_type", "list_type"})
@@ -452,6 +467,27 @@ async def deny_task_request(client: Client, task: str, body: Denial, principal: 
     """Deny one request, by its id."""
     task_id, by = await client.resolve_task_id(task), principal.resolve_signature(body.by)
     return await client.deny(task_id, request_id=body.request_id, finish=body.finish, note=body.note, by=by)
+
+
+async def send_plan(client: Client, task: str, body: NewPlan, principal: Principal) -> AnswerResult:
+    """Replace the plan of a task that waits for its approval. A refusal names who answered before.
+
+    Raises BadInput for a plan that cannot run.
+    """
+    task_id, plan = await client.resolve_task_id(task), Plan(steps=body.steps)
+    if len(plan.model_dump_json()) > MAX_PLAN_CHARACTERS:
+        raise BadInput(f"the plan has more than {MAX_PLAN_CHARACTERS:,} characters: shorten it")
+    if faults := find_plan_errors(plan):
+        raise BadInput(f"the plan cannot run: {'; '.join(faults)}")
+    answer = await client.review_plan(task_id, plan, principal.name or body.by, body.note, body.request_id)
+    if answer.outcome != "refused":
+        return answer
+    view = await client.get_last_known_task(task_id, details=True)
+    asked = next((one for one in view.approvals if one.about_plan and body.request_id in {None, one.request_id}), None)
+    if asked is None or asked.decision == "pending":
+        return answer
+    before = format_request_and_answer(asked, over=True)
+    return answer.replace(reason=f"the plan has changed since you opened it: {before}")
 
 
 async def deliver_task(client: Client, task: str, body: NewDelivery, principal: Principal) -> AnswerResult:
