@@ -366,6 +366,7 @@ def test_a_plan_is_edited_and_sent_and_the_second_person_keeps_what_they_wrote(s
         expect(steps).to_have_count(4)
         steps.nth(0).get_by_label("Goal").fill("Read about tides.")
         steps.nth(0).get_by_label("Title").press("Enter")
+        expect(page.locator("#plan")).not_to_have_attribute("aria-busy", "true")
         expect(steps.nth(0).get_by_label("Goal")).to_have_value("Read about tides.")
         page.get_by_role("button", name="Add a step").click()
         expect(steps).to_have_count(5)

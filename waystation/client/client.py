@@ -285,6 +285,10 @@ class Client:
     async def _load_row(self, task_id: str) -> TaskRow:
         return await self._store.get_task(task_id, self._reader)
 
+    async def get_task_request(self, task_id: str) -> TaskRequest:
+        """Return what a person asked for with this task. Raises UnknownTask."""
+        return (await self._load_row(task_id)).request
+
     async def restore_titles(self, titles: Sequence[str]) -> Sequence[str]:
         """Return redacted titles as the reader of this client sees them: here with their placeholders."""
         return titles

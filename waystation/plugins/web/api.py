@@ -2,7 +2,7 @@
 
 import secrets
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, File, Header, Path, Query, Request, Response, UploadFile
 from pydantic import Field, JsonValue
@@ -18,6 +18,7 @@ from waystation.client.exports import load_report
 from waystation.client.file_previews import FilePreviews
 from waystation.client.passage_views import SourceView, load_source_view
 from waystation.client.remote import MESSAGE_PATH, REMOTE_METHODS, VERSION_HEADER
+from waystation.client.schedules import ScheduleJson, build_schedule_json
 from waystation.context.audit import AnnotatedTranscript, build_transcript_view
 from waystation.context.history import build_model_view
 from waystation.documents.documents import Document
@@ -44,6 +45,7 @@ from waystation.plugins.web.request_bodies import (
     NewFork,
     NewMessage,
     NewPlan,
+    NewSchedule,
     NewTask,
     RequestKey,
     SentMessage,
@@ -51,7 +53,9 @@ from waystation.plugins.web.request_bodies import (
     TaskPath,
     TenantClient,
     TenantServiceProvider,
+    add_schedule,
     cancel_task,
+    change_schedule,
     create_report_link,
     deliver_task,
     deny_task_request,
@@ -470,6 +474,43 @@ Count = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE, description=MAX_COUNT)]
 async def get_sessions(client: TenantClient, first: First = 0, count: Count = MAX_PAGE_SIZE) -> tuple[SessionView, ...]:
     """List sessions with what their tasks have spent together, the most recently used first."""
     return tuple(map(SessionView.from_summary, await client.list_sessions(first, count)))
+
+
+ScheduleName = Annotated[str, Path(pattern="^[a-z0-9][a-z0-9-]{0,59}$", description="Name of the schedule.")]
+ScheduleAction = Literal["run", "pause", "resume"]
+
+
+@v1.get("/schedules")
+async def get_schedules(client: TenantClient) -> tuple[ScheduleJson, ...]:
+    """List schedules with their next run and the result of the last one."""
+    return tuple(map(build_schedule_json, await (await client.get_schedule_client()).list()))
+
+
+@v1.post("/schedules", status_code=201)
+async def post_schedule(
+    request: Request, client: TenantClient, principal: CurrentPrincipal, body: NewSchedule
+) -> ScheduleJson:
+    """Add a schedule. With a key, its paths must be below `WAYSTATION_MCP_ROOTS` of the server."""
+    return build_schedule_json(await add_schedule(client, principal, request.app.state.folders, body))
+
+
+@v1.post("/schedules/{name}/{action}")
+async def post_schedule_action(
+    client: TenantClient, principal: CurrentPrincipal, name: ScheduleName, action: ScheduleAction
+) -> ScheduleJson:
+    """Run a schedule now, pause it, or resume it."""
+    schedules = await client.get_schedule_client()
+    await change_schedule(schedules, name, action, principal)
+    return build_schedule_json(await schedules.get(name))
+
+
+@v1.delete("/schedules/{name}")
+async def delete_schedule(client: TenantClient, principal: CurrentPrincipal, name: ScheduleName) -> ScheduleJson:
+    """Remove a schedule. Its tasks and reports stay."""
+    schedules = await client.get_schedule_client()
+    found = build_schedule_json(await schedules.get(name))
+    await change_schedule(schedules, name, "remove", principal)
+    return found
 
 
 @v1.put("/sessions/{session:path}/limit")

@@ -12,7 +12,7 @@ from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
 from waystation.documents.documents import SkippedItem
-from waystation.kernel.errors import BadInput
+from waystation.kernel.errors import BadInput, InvalidFieldError
 from waystation.plugins.web.request_bodies import format_fault_message
 from waystation.security.untrusted import sanitize_line
 
@@ -37,6 +37,13 @@ _LABELS: Mapping[str, str] = {
     "title": "Title",
     "goal": "Goal",
     "share": "Share",
+    "paths": "Files or folders",
+    "every": "Every",
+    "at": "At",
+    "cron": "Other times",
+    "zone": "Time zone",
+    "monthly": "Budget of a month",
+    "name": "Name",
 }
 """Labels of visible fields, by name."""
 _EMPTY = "String should have at least 1 character"
@@ -107,6 +114,8 @@ class FormErrorCollector:
         """Collect bad input raised in the block as an error of this field."""
         try:
             yield
+        except InvalidFieldError as error:
+            self._found.setdefault(error.field if error.field in _LABELS else name, str(error))
         except BadInput as error:
             self._found.setdefault(name, str(error))
 

@@ -1,6 +1,7 @@
 """The web pages: tasks with their pending requests, and one task with its plan, spending, requests and report."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from http import HTTPStatus
 from secrets import token_hex
@@ -47,7 +48,7 @@ from waystation.plugins.web.access import (
     get_principal,
     get_redirect_path,
 )
-from waystation.plugins.web.amounts import describe_earlier_spending
+from waystation.plugins.web.amounts import describe_earlier_spending, format_written_limit
 from waystation.plugins.web.api import (
     MAX_PAGE_SIZE,
     AgentPath,
@@ -78,7 +79,7 @@ from waystation.plugins.web.plan_forms import (
     parse_form_steps,
     remove_form_step,
 )
-from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, Principal
+from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, AssistantPolicy, Principal
 from waystation.plugins.web.report_exports import Exporter, draw_uploaded_passage
 from waystation.plugins.web.request_bodies import (
     TASK_ID_PATTERN,
@@ -89,13 +90,16 @@ from waystation.plugins.web.request_bodies import (
     NewFork,
     NewMessage,
     NewPlan,
+    NewSchedule,
     NewTask,
     TaskPath,
     TenantClient,
     TenantServiceProvider,
+    add_schedule,
     answer_selected_requests,
     build_task_request,
     cancel_task,
+    change_schedule,
     create_report_link,
     deliver_task,
     deny_task_request,
@@ -111,6 +115,7 @@ from waystation.plugins.web.request_bodies import (
     send_plan,
     use_session_documents,
 )
+from waystation.plugins.web.schedule_forms import SCHEDULE_DAYS, build_cron
 from waystation.plugins.web.shares import (
     DEFAULT_DAYS,
     LinkPath,
@@ -153,8 +158,8 @@ MAX_PREVIEW_LINES = 2_000
 _NOT_TAKEN = "what you sent was not taken: sign in, then go back to where you wrote it and send it again"
 
 REPORT_LENGTHS: tuple[ReportLength, ...] = get_args(ReportLength)
-NEW_TASK, PLAN_FORM = "new-task", "plan"
-"""Ids of the forms that submit a task and edit a plan."""
+NEW_TASK, PLAN_FORM, NEW_SCHEDULE = "new-task", "plan", "new-schedule"
+"""Ids of the forms that submit a task, edit a plan and add a schedule."""
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -433,13 +438,108 @@ async def session_limit_by_form(request: Request, client: TenantClient) -> Respo
 
 
 @pages.get("/schedules")
-async def render_schedules_page(request: Request, client: TenantClient) -> HTMLResponse:
-    """Render the schedules with their next run, and what their last run did."""
+async def render_schedules_page(
+    request: Request,
+    client: TenantClient,
+    task: Annotated[str | None, Query(pattern=TASK_ID_PATTERN)] = None,
+    added: Annotated[str, Query(max_length=60)] = "",
+) -> HTMLResponse:
+    """Render the schedules with their next run, and what their last run did.
+
+    `task`: task that a new schedule repeats. `added`: schedule that was just added.
+    """
+    task_id = None if task is None else await client.resolve_task_id(task)
+    return await _schedules(request, client, task_id=task_id, added=added)
+
+
+async def _schedules(
+    request: Request,
+    client: Client,
+    back: RejectedForm = NO_REJECTED_FORM,
+    task_id: str | None = None,
+    added: str = "",
+) -> HTMLResponse:
+    found, remark = (), ""
     try:
-        found, remark = await (await client.get_schedule_client()).list(), ""
+        schedules = await client.get_schedule_client()
+        found = await schedules.list()
+        # The server lists a new one a moment later.
+        if added and added not in {one.name for one in found}:
+            with suppress(BadInput):
+                found = (await schedules.get(added), *found)
     except Unreachable as away:
-        found, remark = (), str(away)
-    return _page(request, "schedules.html", schedules=found, remark=remark)
+        remark = str(away)
+    documents = await client.list_documents(task_id) if task_id else ()
+    return _page(
+        request,
+        "schedules.html",
+        back=RejectedForm(NEW_SCHEDULE, await load_schedule_fields(client, task_id)) if task_id else back,
+        schedules=found,
+        remark=remark,
+        repeats=task_id,
+        added=added,
+        documents=[one.name for one in documents],
+        folders=list_schedule_folders(request),
+        whens=SCHEDULE_DAYS,
+        lengths=REPORT_LENGTHS,
+        terms=await get_default_task_config(client, get_principal(request).tenant),
+    )
+
+
+def list_schedule_folders(request: Request) -> tuple[str, ...]:
+    """Return the folders below which this reader may name documents; empty if they may name any, or none."""
+    policy, who = request.app.state.folders, get_principal(request)
+    return tuple(map(str, policy.roots)) if who.proof and isinstance(policy, AssistantPolicy) else ()
+
+
+async def load_schedule_fields(client: Client, task_id: str) -> Mapping[str, str]:
+    """Return the fields of a schedule that repeats a task, in its session: the first run reports what changed since."""
+    asked = await client.get_task_request(task_id)
+    return {
+        "question": asked.question,
+        "session": asked.session,
+        "budget": format_written_limit(asked.budget) if asked.budget else "",
+        "instructions": asked.instructions,
+        "accept": "\n".join(asked.accept),
+        "length": asked.length or "",
+    }
+
+
+@pages.post("/schedules")
+async def add_schedule_by_form(request: Request, client: TenantClient, principal: CurrentPrincipal) -> Response:
+    """Add a schedule."""
+
+    async def act(form: FormData) -> Response:
+        faults = FormErrorCollector()
+        for name in ("budget", "monthly"):
+            with faults.collecting_errors_of(name):
+                parse_task_budget(_field(form, name))
+        every, at, cron = (_field(form, name) for name in ("every", "at", "cron"))
+        with faults.collecting_errors_of("at"):
+            cron = cron or build_cron(every, at)
+        optional = ("budget", "monthly", "session", "name", "length")
+        lines = {
+            name: [line.strip() for line in _field(form, name).splitlines() if line.strip()]
+            for name in ("paths", "accept")
+        }
+        new = faults.build_or_raise(
+            lambda: NewSchedule.model_validate(
+                {
+                    **lines,
+                    **{name: _field(form, name) or None for name in optional},
+                    "question": _field(form, "question"),
+                    "instructions": _field(form, "instructions"),
+                    "zone": _field(form, "zone") or "UTC",
+                    "cron": cron or "?",
+                }
+            )
+        )
+        with faults.collecting_errors_of(WHOLE_FORM):
+            made = await add_schedule(client, principal, request.app.state.folders, new)
+            return RedirectResponse(f"/schedules?added={made.name}#{made.name}", 303)
+        raise faults.error
+
+    return await _taken(request, act, lambda sent: _schedules(request, client, sent), NEW_SCHEDULE)
 
 
 ScheduleName = Annotated[str, PathField(pattern="^[a-z0-9][a-z0-9-]{0,59}$")]
@@ -453,16 +553,7 @@ async def change_schedule_by_form(
     """Run, pause, resume or remove a schedule."""
 
     async def act(_: FormData) -> Response:
-        schedules, by = await client.get_schedule_client(), principal.name or "a person on the page"
-        match action:
-            case "run":
-                await schedules.trigger(name)
-            case "pause":
-                await schedules.pause(name, f"paused by {by}")
-            case "resume":
-                await schedules.resume(name, f"resumed by {by}")
-            case "remove":
-                await schedules.remove(name)
+        await change_schedule(await client.get_schedule_client(), name, action, principal)
         return RedirectResponse("/schedules", 303)
 
     return await _taken(request, act)
