@@ -12,9 +12,11 @@ from socket import create_server
 from tests.attacks.test_attacks_web_pages import SITE
 from waystation.client import Client
 from waystation.client.approvals import load_stored_task
+from waystation.client.erasure import ForgetResult
 from waystation.client.schedules import ScheduleClient
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
+from waystation.erasure.erasure import ForgetCounts
 from waystation.kernel.amount import Amount, parse_bounded_limit
 from waystation.kernel.errors import BadInput, InvalidFieldError, Unreachable
 from waystation.planning.plan import PLANNING_ID, Plan
@@ -25,7 +27,7 @@ from waystation.tasks.approvals import AnswerAuthor
 from waystation.tasks.schedules import ScheduledRunInput, ScheduleTiming, ScheduleView
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskProgress, TaskRequest, TaskRow
-from waystation.tasks.view import ApprovalView, PendingApproval, SubmittedTask, TaskView
+from waystation.tasks.view import ApprovalView, PendingApproval, SubmittedTask, TaskFilter, TaskView
 
 NO_TIME = timedelta()
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -99,6 +101,14 @@ class StubTaskClient(Client):
     given: Sequence[SourceDocument] = ()
     reviewed: Plan | None = None
     stub_schedules: StubSchedules | None = None
+    forgotten: tuple[str, bool] | None = None
+
+    async def forget_session(self, session: str, *, everything: bool) -> ForgetResult:
+        """See base class: tasks that are at work stay."""
+        if any(not one.over for one in await self.list_tasks(TaskFilter(session=session))):
+            raise BadInput("a task of it runs: wait until it has ended")
+        self.forgotten = session, everything
+        return ForgetResult(removed=ForgetCounts(tasks=1, passages=2), remains=("Backups still contain it.",))
 
     async def get_schedule_client(self) -> ScheduleClient:
         """See base class."""

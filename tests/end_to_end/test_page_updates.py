@@ -387,3 +387,55 @@ def test_a_plan_is_edited_and_sent_and_the_second_person_keeps_what_they_wrote(s
         other.get_by_role("button", name="Start with this plan").click()
         expect(other.get_by_role("alert")).to_contain_text("The plan has changed since you opened it")
         expect(last.get_by_label("Goal")).to_have_value("Write about silt.")
+
+
+def test_a_finished_task_is_scheduled_from_its_page_and_a_refused_form_keeps_what_was_typed(
+    settings: Settings, tmp_path: Path
+) -> None:
+    task = asyncio.run(store_finished_task(settings))
+    survey = write_harbour_documents(tmp_path / "survey")
+    with opened(settings) as (pages, page):
+        page.goto(f"{pages.address}/tasks/{task}")
+        page.get_by_role("link", name="Run again every").click()
+        page.get_by_label("Files or folders").fill("survey")
+        page.get_by_label("Every").select_option("day")
+        page.get_by_label("At", exact=True).fill("06:30")
+        page.get_by_role("button", name="Add the schedule").click()
+        paths = page.get_by_label("Files or folders")
+        expect(fault_at(paths)).to_contain_text("Survey is relative")
+        expect(page.get_by_label("Every")).to_have_value("day")
+        assert find_faults_in_all_layouts(page) == {}
+        paths.fill(str(survey))
+        page.get_by_role("button", name="Add the schedule").click()
+        expect(page.get_by_text("This schedule was added.")).to_be_visible()
+        assert pages.client.stub_schedules is not None
+        (timing,) = pages.client.stub_schedules.timings.values()
+        assert timing.cron == "30 6 * * *"
+
+
+def test_a_session_is_forgotten_after_its_name_was_typed(settings: Settings) -> None:
+    asyncio.run(store_finished_task(settings))
+    with opened(settings) as (pages, page):
+        page.get_by_role("link", name="Sessions").click()
+        page.locator("main table a, main li a").first.click()
+        page.get_by_text("Forget this session").click()
+        name = page.get_by_label("to confirm")
+        name.fill("something else")
+        page.get_by_role("button", name="Forget it").click()
+        fault_at(name)
+        assert find_faults_in_all_layouts(page) == {}
+        assert pages.client.forgotten is None
+        name.fill(page.locator("#forget input[name=name]").input_value())
+        page.get_by_role("button", name="Forget it").click()
+        expect(page.get_by_role("status").filter(has_text="Forgotten: 1 task, 2 passages")).to_be_visible()
+
+
+def test_spending_by_session_leads_to_the_session(settings: Settings) -> None:
+    asyncio.run(store_running_task(settings))
+    with opened(settings) as (_, page):
+        page.get_by_role("link", name="Spending").click()
+        page.get_by_label("By").select_option("session")
+        page.get_by_role("button", name="Show").click()
+        assert find_faults_in_all_layouts(page) == {}
+        page.get_by_role("link", name="default").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Which?")

@@ -86,6 +86,7 @@ from waystation.tasks.view import (
 )
 
 if TYPE_CHECKING:
+    from waystation.client.erasure import ForgetResult
     from waystation.client.file_previews import FilePreviews
     from waystation.client.schedules import ScheduleClient
     from waystation.client.submission import DocumentUpdateAnswer, ForkRequest
@@ -154,6 +155,20 @@ class Client:
     async def list_unattended_queues(self) -> tuple[str, ...]:
         """Return task queues without a worker; submitted tasks wait until one starts. Raises Unreachable."""
         return await (await self._temporal()).list_queues_without_workers()
+
+    async def forget_session(self, session: str, *, everything: bool) -> "ForgetResult":
+        """Delete the session's tasks, all of them over, from memory; with `everything` from the store as well.
+
+        Raises:
+            BadInput: The session has no task, or one still runs.
+            Unreachable: There is no server, or no worker.
+        """
+        from waystation.client.erasure import TaskSelection, forget_selected_tasks, select_task_ids  # noqa: PLC0415
+
+        task_ids = await select_task_ids(self, self._settings, TaskSelection(session=session))
+        if unattended := await self.list_unattended_queues():
+            raise Unreachable(f"no worker polls {', '.join(unattended)}: start one (`waystation up`), then try again")
+        return await forget_selected_tasks(self._settings, task_ids, everything=everything)
 
     async def prepare_task(self, request: TaskRequest) -> TaskRow:
         """Build the task with its configuration; nothing is stored yet.

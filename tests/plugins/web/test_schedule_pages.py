@@ -64,7 +64,7 @@ async def test_a_schedule_is_added_from_the_page_and_shown_there(settings: Setti
 @pytest.mark.parametrize(
     ("field", "typed", "said"),
     [
-        ("paths", "contracts", "contracts is relative"),
+        ("paths", "contracts", "Contracts is relative"),
         ("paths", "/nowhere/at-all", "/nowhere/at-all"),
         ("question", "", "This is empty"),
         ("budget", "lots", "A budget is tokens like 600k"),
@@ -72,7 +72,7 @@ async def test_a_schedule_is_added_from_the_page_and_shown_there(settings: Setti
         ("monthly", "$5", "in the same unit"),
         ("at", "25:00", "Give a time from 00:00 to 23:59"),
         ("cron", "each Monday", "cannot be used"),
-        ("name", "Über", "String should match pattern"),
+        ("name", "Über", "lower-case letters, digits and hyphens"),
     ],
 )
 async def test_a_refused_schedule_comes_back_filled_in_with_the_message_at_its_field(

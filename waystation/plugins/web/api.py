@@ -14,6 +14,7 @@ from waystation import __version__
 from waystation.client import Client
 from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchRequest
 from waystation.client.approvals import PlannedTask
+from waystation.client.erasure import ForgetResult
 from waystation.client.exports import load_report
 from waystation.client.file_previews import FilePreviews
 from waystation.client.passage_views import SourceView, load_source_view
@@ -49,6 +50,7 @@ from waystation.plugins.web.request_bodies import (
     NewTask,
     RequestKey,
     SentMessage,
+    SessionForgetting,
     SessionLimit,
     TaskPath,
     TenantClient,
@@ -60,6 +62,7 @@ from waystation.plugins.web.request_bodies import (
     deliver_task,
     deny_task_request,
     edit_agent_context,
+    forget_session,
     fork_task,
     grant_task_request,
     invoke_client_method,
@@ -520,6 +523,19 @@ async def put_limit_session(
     """Set how much all tasks of a session may spend together."""
     limit = await set_session_limit(client, session, body.budget)
     return SessionLimitView(session=session, limit=limit)
+
+
+@v1.post("/sessions/{session:path}/forget")
+async def post_forget_session(
+    client: TenantClient,
+    session: Annotated[str, Path(min_length=1, max_length=200)],
+    body: SessionForgetting,
+) -> ForgetResult:
+    """Delete a session's tasks from memory, or everything that they have. All of them must be over.
+
+    This cannot be undone. It needs the role `approve`.
+    """
+    return await forget_session(client, session, body)
 
 
 @v1.post("/client/{role}/{name}", include_in_schema=False)

@@ -44,6 +44,7 @@ _LABELS: Mapping[str, str] = {
     "zone": "Time zone",
     "monthly": "Budget of a month",
     "name": "Name",
+    "confirm": "Name of the session",
 }
 """Labels of visible fields, by name."""
 _EMPTY = "String should have at least 1 character"

@@ -26,6 +26,7 @@ from waystation.client.agent_contexts import (
     MemorySearchRequest,
     format_passage_origin,
 )
+from waystation.client.erasure import ForgetResult, format_removed_counts
 from waystation.client.file_previews import FilePreviews
 from waystation.client.passage_views import load_source_view
 from waystation.client.store_queries import DEFAULT_TASK_LIMIT
@@ -92,6 +93,7 @@ from waystation.plugins.web.request_bodies import (
     NewPlan,
     NewSchedule,
     NewTask,
+    SessionForgetting,
     TaskPath,
     TenantClient,
     TenantServiceProvider,
@@ -105,6 +107,7 @@ from waystation.plugins.web.request_bodies import (
     deny_task_request,
     deny_task_requests,
     edit_agent_context,
+    forget_session,
     fork_task,
     get_default_task_config,
     grant_task_request,
@@ -402,7 +405,12 @@ async def render_session_page(request: Request, client: TenantClient, name: Sess
 
 
 async def _session(
-    request: Request, client: Client, name: str, limit_set: Limit | None = None, back: RejectedForm = NO_REJECTED_FORM
+    request: Request,
+    client: Client,
+    name: str,
+    limit_set: Limit | None = None,
+    back: RejectedForm = NO_REJECTED_FORM,
+    gone: ForgetResult | None = None,
 ) -> HTMLResponse:
     tasks, now = await client.list_tasks(TaskFilter(session=name)), utc_now()
     first_title = tasks[-1].title if 0 < len(tasks) < DEFAULT_TASK_LIMIT else ""
@@ -416,6 +424,7 @@ async def _session(
         newest=DEFAULT_TASK_LIMIT,
         now=now,
         limit_set=limit_set,
+        gone="" if gone is None else format_removed_counts(gone),
     )
 
 
@@ -434,6 +443,22 @@ async def session_limit_by_form(request: Request, client: TenantClient) -> Respo
 
     return await _taken(
         request, act, lambda sent: _session(request, client, sent.typed.get("name", ""), back=sent), "limit"
+    )
+
+
+@pages.post("/session/forget")
+async def forget_session_by_form(request: Request, client: TenantClient) -> Response:
+    """Delete what the tasks of a session have, once its name was typed."""
+
+    async def act(form: FormData) -> Response:
+        name, faults = _field(form, "name"), FormErrorCollector()
+        order = SessionForgetting(confirm=_field(form, "confirm"), everything=bool(_field(form, "everything")))
+        with faults.collecting_errors_of(WHOLE_FORM):
+            return await _session(request, client, name, gone=await forget_session(client, name, order))
+        raise faults.error
+
+    return await _taken(
+        request, act, lambda sent: _session(request, client, sent.typed.get("name", ""), back=sent), "forget"
     )
 
 

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from waystation.agents.deliverables import ReportLength
 from waystation.budgets.budget import MIN_BUDGET_MICRO_USD, MIN_BUDGET_TOKENS, BudgetMode
 from waystation.client import Client
+from waystation.client.erasure import ForgetResult
 from waystation.client.remote import RemoteMethod
 from waystation.client.schedules import OWN_SESSION, ScheduleClient, ScheduleDescription, build_schedule_definition
 from waystation.client.submission import CONTROL_CHARACTERS, ForkRequest
@@ -260,6 +261,16 @@ class SessionLimit(EagerValue):
     budget: str | None = Field(min_length=1, max_length=60, description="An amount; null or `unlimited` for no limit.")
 
 
+class SessionForgetting(EagerValue):
+    """An order to delete what the tasks of a session have."""
+
+    confirm: str = Field(max_length=200, description="The name of the session again.")
+    everything: bool = Field(
+        default=False,
+        description="Also delete questions, documents, transcripts, reports and histories, not only memory.",
+    )
+
+
 def format_fault_message(message: str) -> str:
     """Format pydantic's message, in our words if it is an error of ours."""
     return replace_control_characters(message.removeprefix(VALUE_ERROR_PREFIX))
@@ -456,6 +467,16 @@ async def set_session_limit(client: Client, session: str, budget: str | None) ->
     return limit
 
 
+async def forget_session(client: Client, session: str, order: SessionForgetting) -> ForgetResult:
+    """Delete what the tasks of a session have.
+
+    Raises InvalidFieldError for another name in `confirm`; as `Client.forget_session`.
+    """
+    if order.confirm != session:
+        raise InvalidFieldError("confirm", f"type {sanitize_line(session)} to confirm that it is this session")
+    return await client.forget_session(session, everything=order.everything)
+
+
 _MIN_BUDGET = Amount(tokens=MIN_BUDGET_TOKENS, micro_usd=MIN_BUDGET_MICRO_USD)
 
 
@@ -573,7 +594,13 @@ async def add_schedule(
         "timing": {"cron": new.cron, "zone": new.zone, "overlap": new.overlap},
         "monthly": parse_optional_limit(new.monthly) or Limit(),
     }
-    definition = build_schedule_definition(given, request)
+    try:
+        definition = build_schedule_definition(given, request)
+    except ValidationError as error:
+        if any("name" in fault["loc"] for fault in error.errors()):
+            words = "a name has at most 60 lower-case letters, digits and hyphens, like weekly"
+            raise InvalidFieldError("name", words) from error
+        raise
     try:
         await run_in_threadpool(load_documents, [Path(path) for path in paths])
     except BadInput as error:
