@@ -402,7 +402,7 @@ def test_a_finished_task_is_scheduled_from_its_page_and_a_refused_form_keeps_wha
         page.get_by_label("At", exact=True).fill("06:30")
         page.get_by_role("button", name="Add the schedule").click()
         paths = page.get_by_label("Files or folders")
-        expect(fault_at(paths)).to_contain_text("Survey is relative")
+        expect(fault_at(paths)).to_contain_text("Give a whole path")
         expect(page.get_by_label("Every")).to_have_value("day")
         assert find_faults_in_all_layouts(page) == {}
         paths.fill(str(survey))
@@ -432,9 +432,9 @@ def test_a_session_is_forgotten_after_its_name_was_typed(settings: Settings) -> 
 
 def test_spending_by_session_leads_to_the_session(settings: Settings) -> None:
     asyncio.run(store_running_task(settings))
-    with opened(settings) as (_, page):
-        page.get_by_role("link", name="Spending").click()
-        page.get_by_label("By").select_option("session")
+    with opened(settings) as (pages, page):
+        page.goto(f"{pages.address}/spending?since=2026-11-01&until=2026-11-30")
+        page.locator("select[name=by]").select_option("session")
         page.get_by_role("button", name="Show").click()
         assert find_faults_in_all_layouts(page) == {}
         page.get_by_role("link", name="default").click()

@@ -36,7 +36,7 @@ from waystation.tasks.progress import (
     SpendingGrouping,
     SpendingLine,
     SpendingReport,
-    sort_spending_groups,
+    list_spending_groups,
 )
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import SessionLimitView, SessionView, SpendingView, TaskFilter, TaskView
@@ -276,7 +276,7 @@ def build_spending_rows(found: SpendingReport, by: SpendingGrouping) -> list[tup
             if by == "task"
             else sanitize_line(name),
         )
-        for name, line in sort_spending_groups(found.lines, by)
+        for name, line in list_spending_groups(found.lines, by)
     ]
 
 

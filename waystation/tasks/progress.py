@@ -483,7 +483,7 @@ def group_spending(lines: Iterable[SpendingLine], by: SpendingGrouping) -> dict[
     )
 
 
-def sort_spending_groups(lines: Iterable[SpendingLine], by: SpendingGrouping) -> list[tuple[str, SpendingLine]]:
+def list_spending_groups(lines: Iterable[SpendingLine], by: SpendingGrouping) -> list[tuple[str, SpendingLine]]:
     """Return the sums of `group_spending`, the highest cost first."""
     return sorted(
         group_spending(lines, by).items(), key=lambda item: (-item[1].cost_micro_usd, -item[1].usage.fresh, item[0])

@@ -48,7 +48,7 @@ from waystation.tasks.progress import (
     SpendingLine,
     SpendingReport,
     UnansweredCall,
-    sort_spending_groups,
+    list_spending_groups,
 )
 from waystation.tasks.task import (
     ApprovalRequest,
@@ -1075,7 +1075,7 @@ class SpendingView(Value):
                     unpriced_calls=line.unpriced_calls,
                     possibly_billed=line.possibly_billed,
                 )
-                for name, line in sort_spending_groups(found.lines, by)
+                for name, line in list_spending_groups(found.lines, by)
             ),
             lines=tuple(map(SpendingLineView.from_line, found.lines)),
             titles={**found.titles},

@@ -64,7 +64,7 @@ async def test_a_schedule_is_added_from_the_page_and_shown_there(settings: Setti
 @pytest.mark.parametrize(
     ("field", "typed", "said"),
     [
-        ("paths", "contracts", "Contracts is relative"),
+        ("paths", "contracts", "not 'contracts'"),
         ("paths", "/nowhere/at-all", "/nowhere/at-all"),
         ("question", "", "This is empty"),
         ("budget", "lots", "A budget is tokens like 600k"),

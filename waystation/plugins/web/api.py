@@ -50,14 +50,14 @@ from waystation.plugins.web.request_bodies import (
     NewTask,
     RequestKey,
     SentMessage,
-    SessionForgetting,
+    SessionForgetRequest,
     SessionLimit,
     TaskPath,
     TenantClient,
     TenantServiceProvider,
     add_schedule,
+    apply_schedule_action,
     cancel_task,
-    change_schedule,
     create_report_link,
     deliver_task,
     deny_task_request,
@@ -503,7 +503,7 @@ async def post_schedule_action(
 ) -> ScheduleJson:
     """Run a schedule now, pause it, or resume it."""
     schedules = await client.get_schedule_client()
-    await change_schedule(schedules, name, action, principal)
+    await apply_schedule_action(schedules, name, action, principal)
     return build_schedule_json(await schedules.get(name))
 
 
@@ -512,7 +512,7 @@ async def delete_schedule(client: TenantClient, principal: CurrentPrincipal, nam
     """Remove a schedule. Its tasks and reports stay."""
     schedules = await client.get_schedule_client()
     found = build_schedule_json(await schedules.get(name))
-    await change_schedule(schedules, name, "remove", principal)
+    await apply_schedule_action(schedules, name, "remove", principal)
     return found
 
 
@@ -529,7 +529,7 @@ async def put_limit_session(
 async def post_forget_session(
     client: TenantClient,
     session: Annotated[str, Path(min_length=1, max_length=200)],
-    body: SessionForgetting,
+    body: SessionForgetRequest,
 ) -> ForgetResult:
     """Delete a session's tasks from memory, or everything that they have. All of them must be over.
 

@@ -93,15 +93,15 @@ from waystation.plugins.web.request_bodies import (
     NewPlan,
     NewSchedule,
     NewTask,
-    SessionForgetting,
+    SessionForgetRequest,
     TaskPath,
     TenantClient,
     TenantServiceProvider,
     add_schedule,
     answer_selected_requests,
+    apply_schedule_action,
     build_task_request,
     cancel_task,
-    change_schedule,
     create_report_link,
     deliver_task,
     deny_task_request,
@@ -452,7 +452,7 @@ async def forget_session_by_form(request: Request, client: TenantClient) -> Resp
 
     async def act(form: FormData) -> Response:
         name, faults = _field(form, "name"), FormErrorCollector()
-        order = SessionForgetting(confirm=_field(form, "confirm"), everything=bool(_field(form, "everything")))
+        order = SessionForgetRequest(confirm=_field(form, "confirm"), everything=bool(_field(form, "everything")))
         with faults.collecting_errors_of(WHOLE_FORM):
             return await _session(request, client, name, gone=await forget_session(client, name, order))
         raise faults.error
@@ -578,7 +578,7 @@ async def change_schedule_by_form(
     """Run, pause, resume or remove a schedule."""
 
     async def act(_: FormData) -> Response:
-        await change_schedule(await client.get_schedule_client(), name, action, principal)
+        await apply_schedule_action(await client.get_schedule_client(), name, action, principal)
         return RedirectResponse("/schedules", 303)
 
     return await _taken(request, act)

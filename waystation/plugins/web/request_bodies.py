@@ -261,7 +261,7 @@ class SessionLimit(EagerValue):
     budget: str | None = Field(min_length=1, max_length=60, description="An amount; null or `unlimited` for no limit.")
 
 
-class SessionForgetting(EagerValue):
+class SessionForgetRequest(EagerValue):
     """An order to delete what the tasks of a session have."""
 
     confirm: str = Field(max_length=200, description="The name of the session again.")
@@ -467,7 +467,7 @@ async def set_session_limit(client: Client, session: str, budget: str | None) ->
     return limit
 
 
-async def forget_session(client: Client, session: str, order: SessionForgetting) -> ForgetResult:
+async def forget_session(client: Client, session: str, order: SessionForgetRequest) -> ForgetResult:
     """Delete what the tasks of a session have.
 
     Raises InvalidFieldError for another name in `confirm`; as `Client.forget_session`.
@@ -552,7 +552,8 @@ def resolve_schedule_paths(
     """
     paths = [Path(one).expanduser() for one in written]
     if relative := next((one for one in paths if not one.is_absolute()), None):
-        raise InvalidFieldError("paths", f"{sanitize_line(str(relative))} is relative: give a path like /srv/contracts")
+        words = f"give a whole path, like /srv/contracts, not {sanitize_line(str(relative))!r}"
+        raise InvalidFieldError("paths", words)
     if not principal.proof:
         return tuple(map(str, paths))
     ours = folders if folders is not None and folders.tenant == principal.tenant else None
@@ -563,7 +564,7 @@ def resolve_schedule_paths(
             listed = ", ".join(map(str, roots))
             raise InvalidFieldError(
                 "paths",
-                f"{sanitize_line(str(path))} may not be read with a key"
+                f"with a key, {sanitize_line(str(path))!r} may not be read"
                 + (f": give a file or folder below {listed}" if listed else ": this server releases no folder")
                 + " (WAYSTATION_MCP_ROOTS)",
             )
@@ -608,7 +609,7 @@ async def add_schedule(
     return await (await client.get_schedule_client()).add(definition)
 
 
-async def change_schedule(
+async def apply_schedule_action(
     schedules: ScheduleClient, name: str, action: Literal["run", "pause", "resume", "remove"], principal: Principal
 ) -> None:
     """Run, pause, resume or remove a schedule. Raises BadInput for an unknown name."""

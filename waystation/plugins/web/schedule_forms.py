@@ -1,7 +1,7 @@
 """The times of a schedule as a form offers them, as a cron expression."""
 
-import re
 from collections.abc import Mapping
+from datetime import time
 
 from waystation.kernel.errors import InvalidFieldError
 
@@ -30,14 +30,24 @@ _DAYS_AND_WEEKDAYS: Mapping[str, str] = {
     "day": "* * *",
     "month": "1 * *",
 }
-_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::00)?", re.ASCII)
 
 
 def build_cron(every: str, at: str) -> str:
     """Return the cron expression of a day in the form and a time like `07:30`. Raises InvalidFieldError."""
-    days, time = _DAYS_AND_WEEKDAYS.get(every), _TIME.fullmatch(at)
+    days = _DAYS_AND_WEEKDAYS.get(every)
     if days is None:
         raise InvalidFieldError("every", "choose the days on which it runs")
-    if time is None:
+    moment = _parse_time(at)
+    if moment is None:
         raise InvalidFieldError("at", "give a time from 00:00 to 23:59, like 07:30")
-    return f"{int(time[2])} {int(time[1])} {days}"
+    return f"{moment.minute} {moment.hour} {days}"
+
+
+def _parse_time(at: str) -> time | None:
+    """Return the time that a field has; None if it is none. Of the forms of ISO 8601, only `07:30` and `07:30:00`."""
+    if at[2:3] != ":" or len(at) not in {5, 8}:
+        return None
+    try:
+        return time.fromisoformat(at)
+    except ValueError:
+        return None
