@@ -104,7 +104,7 @@ class StubTaskClient(Client):
     forgotten: tuple[str, bool] | None = None
 
     async def forget_session(self, session: str, *, everything: bool) -> ForgetResult:
-        """See base class: tasks that are at work stay."""
+        """See base class: running tasks stay."""
         if any(not one.over for one in await self.list_tasks(TaskFilter(session=session))):
             raise BadInput("a task of it runs: wait until it has ended")
         self.forgotten = session, everything
