@@ -287,7 +287,7 @@ class AsyncWaystation:
     ) -> ValueRows[SpendingLineView]:
         """Return spending by day, task, role and model, for the last thirty days or for these (UTC)."""
         days = DayRange.resolve(since, until, utc_now().date())
-        return ValueRows(SpendingView.from_report(await self._get_client().get_spending(days, session)).lines)
+        return ValueRows(SpendingView.from_report(await self._get_client().get_spending(days, session), "model").lines)
 
     async def _id(self, task: TaskView | str) -> str:
         if isinstance(task, TaskView):

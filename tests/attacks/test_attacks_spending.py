@@ -65,12 +65,35 @@ async def test_names_of_sessions_tasks_and_models_are_text_there(
     async with open_site_client(settings) as asking:
         answers = [
             await asking.get(path, headers=BEARER, params={**SINCE, "session": SCRIPT, **more})
-            for path, more in (("/spending", {}), ("/spending", {"by": "task"}), ("/sessions", {}))
+            for path, more in (
+                ("/spending", {}),
+                ("/spending", {"by": "task"}),
+                ("/spending", {"by": "session"}),
+                ("/sessions", {}),
+            )
         ]
     for answer in answers:
         assert answer.status_code == 200
         assert "<script>alert" not in answer.text
         assert "&lt;script&gt;alert" in answer.text
+
+
+async def test_spending_is_added_up_by_session_on_the_page_and_over_http(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    asked = {**SINCE, "by": "session"}
+    async with open_site_client(settings) as asking:
+        spent = (await asking.get("/v1/spending", headers=BEARER, params=asked)).json()
+        by_model = (await asking.get("/v1/spending", headers=BEARER, params=SINCE)).json()
+        page = await asking.get("/spending", headers=BEARER, params=asked)
+        none = await asking.get("/v1/spending", headers=BEARER, params={**SINCE, "by": "weather"})
+    assert {one["name"]: one["calls"] for one in spent["groups"]} == {SCRIPT: 1, "default": 1}
+    assert {line["session"] for line in spent["lines"]} == {SCRIPT, "default"}
+    assert sum(one["calls"] for one in by_model["groups"]) == 2
+    assert SCRIPT in {one["name"] for one in by_model["groups"]}
+    assert '<a href="/session?name=default">default</a>' in page.text
+    assert none.status_code == 422
 
 
 async def test_a_form_that_was_left_empty_asks_for_the_usual_days_and_sessions_come_in_pages(

@@ -8,8 +8,7 @@ import pytest
 
 from tests.support.scopes import SYSTEM_SCOPE
 from waystation.cli.main import run
-from waystation.cli.memory import format_removed_counts
-from waystation.client.erasure import ForgetResult, describe_remaining_data
+from waystation.client.erasure import ForgetResult, describe_remaining_data, format_removed_counts
 from waystation.config.settings import Settings
 from waystation.erasure.erasure import ForgetCounts, ForgetOrder
 from waystation.kernel.text import FORGOTTEN

@@ -30,6 +30,7 @@ LINES = st.builds(
     task_id=st.sampled_from([f"task-{number}" for number in range(10)]),
     role=st.sampled_from(["research", "writing"]),
     model=st.sampled_from(["large", "small"]),
+    session=st.sampled_from(["weekly", "survey"]),
     calls=st.integers(1, 50),
     usage=st.builds(Usage, input=COUNTS, output=COUNTS),
     cost_micro_usd=COUNTS,
@@ -56,7 +57,7 @@ def test_days_that_are_none_or_too_many_are_refused(since: date, until: date, sa
         DayRange.resolve(date.max, None, TODAY)
 
 
-@given(SPENT, st.sampled_from(["task", "agent", "model"]))
+@given(SPENT, st.sampled_from(["task", "agent", "model", "session"]))
 def test_every_amount_is_in_the_picture_once_whatever_it_is_grouped_by(spent: list[SpendingLine], by: str) -> None:
     spending = build_spending_report(WHOLE, spent, {})
     drawn = build_daily_spending_chart(spending, by)  # pyright: ignore[reportArgumentType]
@@ -99,6 +100,8 @@ def test_at_a_terminal_the_dearest_comes_first_and_unknown_prices_are_said() -> 
     spending = build_spending_report(DayRange(since=TODAY, until=TODAY), [cheap, dear], {"task-11": "Which?"})
     assert [row[-1] for row in build_spending_rows(spending, "task")] == ["11 Which?", "00"]
     assert [row[0] for row in build_spending_rows(spending, "model")] == ["$0.09", "$0.000005"]
+    named = spending.replace(lines=(cheap.replace(session="weekly"), dear.replace(session="weekly")))
+    assert [row[1:] for row in build_spending_rows(named, "session")] == [("0", "3 calls", "weekly")]
     assert format_spending_line(spending.total) == "$0.09 and 1 call without a known price, 0 fresh tokens"
 
 

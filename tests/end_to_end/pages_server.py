@@ -12,16 +12,22 @@ from socket import create_server
 from tests.attacks.test_attacks_web_pages import SITE
 from waystation.client import Client
 from waystation.client.approvals import load_stored_task
+from waystation.client.erasure import ForgetResult
+from waystation.client.schedules import ScheduleClient
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
+from waystation.erasure.erasure import ForgetCounts
 from waystation.kernel.amount import Amount, parse_bounded_limit
-from waystation.kernel.errors import Unreachable
+from waystation.kernel.errors import BadInput, InvalidFieldError, Unreachable
+from waystation.planning.plan import PLANNING_ID, Plan
 from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.app import ServerDeps, SiteServer, create_app
+from waystation.runtime.temporal.schedule_client import TemporalScheduleClient
 from waystation.tasks.approvals import AnswerAuthor
+from waystation.tasks.schedules import ScheduledRunInput, ScheduleTiming, ScheduleView
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskProgress, TaskRequest, TaskRow
-from waystation.tasks.view import ApprovalView, PendingApproval, SubmittedTask, TaskView
+from waystation.tasks.view import ApprovalView, PendingApproval, SubmittedTask, TaskFilter, TaskView
 
 NO_TIME = timedelta()
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -34,6 +40,58 @@ def make_budget_request(number: int) -> ApprovalRequest:
     return ApprovalRequest(request_id=f"writing-{number}", agent="writing", requested=amount, requested_at=NOON)
 
 
+def make_plan_request() -> ApprovalRequest:
+    """A plan that waits for approval."""
+    return ApprovalRequest(request_id="plan-1", agent=PLANNING_ID, requested=Amount(), steps_left=4, requested_at=NOON)
+
+
+class StubSchedules(TemporalScheduleClient):
+    """Schedules of a server that is not there."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, ScheduleView] = {}
+        self.timings: dict[str, ScheduleTiming] = {}
+
+    async def create(self, start: ScheduledRunInput, timing: ScheduleTiming) -> None:
+        """See base class: times with a letter cannot be read."""
+        schedule_id = start.order.session_ref.task_id
+        if schedule_id in self.kept:
+            raise InvalidFieldError("name", "a schedule with this name exists already")
+        if any(sign.isalpha() for sign in timing.cron):
+            raise InvalidFieldError("cron", f"the times {timing.cron!r} cannot be used")
+        self.kept[schedule_id] = ScheduleView(
+            schedule_id=schedule_id, order=start.order, paused=True, next_run=NOON + timedelta(days=7)
+        )
+        self.timings[schedule_id] = timing
+
+    async def pause(self, schedule_id: str, note: str) -> None:
+        """See base class."""
+        self.kept[schedule_id] = (await self.get_schedule(schedule_id)).replace(paused=True, note=note)
+
+    async def resume(self, schedule_id: str, note: str) -> None:
+        """See base class."""
+        self.kept[schedule_id] = (await self.get_schedule(schedule_id)).replace(paused=False, note=note)
+
+    async def run(self, schedule_id: str) -> bool:
+        """See base class."""
+        await self.get_schedule(schedule_id)
+        return True
+
+    async def remove(self, schedule_id: str) -> None:
+        """See base class."""
+        del self.kept[schedule_id]
+
+    async def get_schedule(self, schedule_id: str) -> ScheduleView:
+        """See base class."""
+        if schedule_id not in self.kept:
+            raise BadInput("there is no schedule with this name")
+        return self.kept[schedule_id]
+
+    async def list_schedule_ids(self, beginning: str) -> tuple[str, ...]:
+        """See base class."""
+        return tuple(self.kept)
+
+
 class StubTaskClient(Client):
     """Tasks that are at work wait for answers to `requests`, which refuse what is over 50,000 tokens."""
 
@@ -41,6 +99,23 @@ class StubTaskClient(Client):
     away = False
     taken: TaskRequest | None = None
     given: Sequence[SourceDocument] = ()
+    reviewed: Plan | None = None
+    stub_schedules: StubSchedules | None = None
+    forgotten: tuple[str, bool] | None = None
+
+    async def forget_session(self, session: str, *, everything: bool) -> ForgetResult:
+        """See base class: running tasks stay."""
+        if any(not one.over for one in await self.list_tasks(TaskFilter(session=session))):
+            raise BadInput("a task of it runs: wait until it has ended")
+        self.forgotten = session, everything
+        return ForgetResult(removed=ForgetCounts(tasks=1, passages=2), remains=("Backups still contain it.",))
+
+    async def get_schedule_client(self) -> ScheduleClient:
+        """See base class."""
+        if self.away:
+            raise Unreachable("no Temporal server answers at 127.0.0.1:9: start one with `waystation up`")
+        self.stub_schedules = self.stub_schedules or StubSchedules()
+        return ScheduleClient(self._settings, self._store, self.stub_schedules)
 
     async def submit(
         self, request: TaskRequest | TaskRow, documents: Sequence[SourceDocument], *, start_timeout: timedelta = NO_TIME
@@ -64,7 +139,8 @@ class StubTaskClient(Client):
         return progress, self._waiting(view)
 
     def _waiting(self, view: TaskView) -> TaskView:
-        phase = TaskPhase.PAUSED if self.requests else view.phase
+        is_open = any(one.decision == "pending" for one in self.requests)
+        phase = TaskPhase.PAUSED if is_open else view.phase
         approvals = tuple(map(ApprovalView.from_request, self.requests))
         return view.replace(approvals=approvals, phase=phase, remark="")
 
@@ -77,7 +153,20 @@ class StubTaskClient(Client):
             PendingApproval(task_id=one.task_id, title=one.title, approval=ApprovalView.from_request(request))
             for one in working
             for request in self.requests
+            if request.decision == "pending"
         )
+
+    async def review_plan(
+        self, task_id: str, plan: Plan, by: str = "", note: str = "", request_id: str | None = None
+    ) -> AnswerResult:
+        """See base class: the first one counts."""
+        if self.away:
+            raise Unreachable("no Temporal server answers at 127.0.0.1:9: start one with `waystation up`")
+        if not any(one.decision == "pending" for one in self.requests):
+            return AnswerResult(outcome="refused", reason=f"{request_id} is not open")
+        self.reviewed = plan
+        self.requests = tuple(one.replace(decision="approved", by=by, note=note) for one in self.requests)
+        return AnswerResult(outcome="approved", reason="")
 
     async def approve(
         self,

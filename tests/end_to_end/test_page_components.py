@@ -12,7 +12,9 @@ from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.support.finished_tasks import make_task_row
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
+from waystation.planning.plan import build_standard_plan
 from waystation.plugins.web.forms import RejectedForm
+from waystation.plugins.web.plan_forms import list_form_steps
 from waystation.plugins.web.principals import Principal
 from waystation.plugins.web.task_page import FOLDER, render_template
 from waystation.tasks.task import TaskPhase, TaskRequest
@@ -49,6 +51,7 @@ def render_components(settings: Settings) -> str:
         back=RejectedForm("new-task", {"budget": "lots"}, {"budget": "a budget is tokens like 600k"}),
         waiting=[PendingApproval(task_id=task.task_id, title="Which?", approval=approval)],
         tasks=[task],
+        steps=list_form_steps(build_standard_plan("Which harbour?")),
         now=utc_now(),
     )
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.attacks.test_attacks_web_pages import store_running_task
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
 from tests.end_to_end.harbour_documents import QUESTION, write_harbour_documents
-from tests.end_to_end.pages_server import PagesServer, make_budget_request, run_pages_server
+from tests.end_to_end.pages_server import PagesServer, make_budget_request, make_plan_request, run_pages_server
 from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.end_to_end.test_serve import start_server_process
 from tests.support.document_files import make_pdf_file
@@ -349,3 +349,93 @@ def test_a_report_is_had_as_pdf_and_as_word_from_its_page(settings: Settings, tm
             assert kept.value.suggested_filename == f"{task}.{ending}"
             kept.value.save_as(tmp_path / ending)
             assert (tmp_path / ending).read_bytes().startswith(begins)
+
+
+def test_a_plan_is_edited_and_sent_and_the_second_person_keeps_what_they_wrote(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_plan_request(),)
+        browser = page.context.browser
+        assert browser is not None
+        other = browser.new_page()
+        other.goto(pages.sign_in_url)
+        for one in (page, other):
+            one.goto(f"{pages.address}/tasks/{task}")
+            one.get_by_role("link", name="Read or edit the plan").click()
+        steps = page.locator("fieldset.step")
+        expect(steps).to_have_count(4)
+        steps.nth(0).get_by_label("Goal").fill("Read about tides.")
+        steps.nth(0).get_by_label("Title").press("Enter")
+        expect(page.locator("#plan")).not_to_have_attribute("aria-busy", "true")
+        expect(steps.nth(0).get_by_label("Goal")).to_have_value("Read about tides.")
+        page.get_by_role("button", name="Add a step").click()
+        expect(steps).to_have_count(5)
+        expect(steps.nth(3).get_by_label("Goal")).to_be_focused()
+        page.get_by_role("button", name="Start with this plan").click()
+        expect(fault_at(steps.nth(3).get_by_label("Goal"))).to_have_text("Step 'research-3' has no goal.")
+        assert find_faults_in_all_layouts(page) == {}
+        page.get_by_role("button", name="Remove research-3").click()
+        expect(steps).to_have_count(4)
+        expect(steps.nth(0).get_by_label("Goal")).to_have_value("Read about tides.")
+        page.get_by_role("button", name="Start with this plan").click()
+        page.wait_for_url(f"**/tasks/{task}")
+        assert pages.client.reviewed is not None
+        assert pages.client.reviewed.get_step("research-1").goal == "Read about tides."
+
+        last = other.locator("fieldset.step").nth(3)
+        last.get_by_label("Goal").fill("Write about silt.")
+        other.get_by_role("button", name="Start with this plan").click()
+        expect(other.get_by_role("alert")).to_contain_text("The plan has changed since you opened it")
+        expect(last.get_by_label("Goal")).to_have_value("Write about silt.")
+
+
+def test_a_finished_task_is_scheduled_from_its_page_and_a_refused_form_keeps_what_was_typed(
+    settings: Settings, tmp_path: Path
+) -> None:
+    task = asyncio.run(store_finished_task(settings))
+    survey = write_harbour_documents(tmp_path / "survey")
+    with opened(settings) as (pages, page):
+        page.goto(f"{pages.address}/tasks/{task}")
+        page.get_by_role("link", name="Run again every").click()
+        page.get_by_label("Files or folders").fill("survey")
+        page.get_by_label("Every").select_option("day")
+        page.get_by_label("At", exact=True).fill("06:30")
+        page.get_by_role("button", name="Add the schedule").click()
+        paths = page.get_by_label("Files or folders")
+        expect(fault_at(paths)).to_contain_text("Give a whole path")
+        expect(page.get_by_label("Every")).to_have_value("day")
+        assert find_faults_in_all_layouts(page) == {}
+        paths.fill(str(survey))
+        page.get_by_role("button", name="Add the schedule").click()
+        expect(page.get_by_text("This schedule was added.")).to_be_visible()
+        assert pages.client.stub_schedules is not None
+        (timing,) = pages.client.stub_schedules.timings.values()
+        assert timing.cron == "30 6 * * *"
+
+
+def test_a_session_is_forgotten_after_its_name_was_typed(settings: Settings) -> None:
+    asyncio.run(store_finished_task(settings))
+    with opened(settings) as (pages, page):
+        page.get_by_role("link", name="Sessions").click()
+        page.locator("main table a, main li a").first.click()
+        page.get_by_text("Forget this session").click()
+        name = page.get_by_label("to confirm")
+        name.fill("something else")
+        page.get_by_role("button", name="Forget it").click()
+        fault_at(name)
+        assert find_faults_in_all_layouts(page) == {}
+        assert pages.client.forgotten is None
+        name.fill(page.locator("#forget input[name=name]").input_value())
+        page.get_by_role("button", name="Forget it").click()
+        expect(page.get_by_role("status").filter(has_text="Forgotten: 1 task, 2 passages")).to_be_visible()
+
+
+def test_spending_by_session_leads_to_the_session(settings: Settings) -> None:
+    asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        page.goto(f"{pages.address}/spending?since=2026-11-01&until=2026-11-30")
+        page.locator("select[name=by]").select_option("session")
+        page.get_by_role("button", name="Show").click()
+        assert find_faults_in_all_layouts(page) == {}
+        page.get_by_role("link", name="default").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Which?")

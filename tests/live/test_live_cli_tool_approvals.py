@@ -20,7 +20,7 @@ from tests.support.tool_approval_platform import (
 )
 from waystation.cli.approvals import AnswerCommand, answer_request
 from waystation.cli.render import format_message
-from waystation.cli.render_requests import format_inbox
+from waystation.cli.render_requests import format_requests_by_task
 from waystation.client import Client, OwnerClient
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount
@@ -170,7 +170,7 @@ async def test_people_see_the_recipient_that_a_call_sends_where_temporal_and_mod
     api, page = answers
     assert api.json()[0]["approval"]["action"]["text"] == question
     assert json.dumps(question) in as_json
-    for shown in (unescape(page.text), format_inbox((waiting,), utc_now(), 100)):
+    for shown in (unescape(page.text), format_requests_by_task((waiting,), utc_now(), 100)):
         assert f"Send this letter to {ADA}?" in shown
         assert f"Write to {MAIL}." in shown
     assert in_history.action is not None

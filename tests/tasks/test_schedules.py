@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from tests.support.task_states import NOON, REF, TASK_CONFIG
 from waystation.cli.main import run
-from waystation.cli.schedules import build_schedule_json, format_schedule
-from waystation.client.schedules import ScheduleDescription
+from waystation.cli.schedules import format_schedule
+from waystation.client.schedules import ScheduleDescription, build_schedule_json
 from waystation.documents.procedures import ProcedureSource
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.schedules import (

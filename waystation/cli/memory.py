@@ -24,7 +24,13 @@ from waystation.client.agent_contexts import (
     build_recall_remark,
     format_passage_origin,
 )
-from waystation.client.erasure import ForgetResult, TaskSelection, forget_selected_tasks, select_task_ids
+from waystation.client.erasure import (
+    ForgetResult,
+    TaskSelection,
+    forget_selected_tasks,
+    format_removed_counts,
+    select_task_ids,
+)
 from waystation.client.store_queries import resolve_task_id
 from waystation.config.settings import Settings
 from waystation.kernel.clock import local_now
@@ -89,18 +95,6 @@ async def _forget(selection: TaskSelection, *, everything: bool, yes: bool) -> F
 def _question(tasks: int, *, everything: bool) -> str:
     what = "all content" if everything else "the memory"
     return f"Delete {what} of {tasks} task{'s' * (tasks != 1)}? This cannot be undone. [y/N]"
-
-
-def format_removed_counts(gone: ForgetResult) -> str:
-    """Format how many items of each kind were removed, and what still has them."""
-    counts = {**gone.removed.model_dump(), "histories": gone.histories, "files": gone.files}
-    listed = [f"{count:,} {_one(kind) if count == 1 else kind}" for kind, count in counts.items() if count]
-    went = f"Forgotten: {', '.join(listed)}" if listed else "Nothing was left to forget."
-    return "\n".join([went, *gone.remains])
-
-
-def _one(kind: str) -> str:
-    return "history" if kind == "histories" else kind.removesuffix("s")
 
 
 FOUND_INDENT = 3

@@ -26,14 +26,12 @@ from waystation.kernel.amount import format_limit, format_used_amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.files import create_private_folder, write_private_file
 from waystation.kernel.value import extract_validation_faults
-from waystation.planning.plan import Plan, find_plan_errors
+from waystation.planning.plan import MAX_PLAN_CHARACTERS, Plan, find_plan_errors
 from waystation.reports.task_files import get_plan_path
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.signals import AnswerResult
 
 app = typer.Typer()
-MAX_PLAN_CHARACTERS = 200_000
-"""Maximum characters of a plan that a person submits."""
 MENTIONED = 20
 """Maximum number of documents that are named; of more, only the number is shown."""
 

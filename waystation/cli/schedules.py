@@ -28,19 +28,24 @@ from waystation.cli.reading import load_documents_with_progress
 from waystation.cli.render import format_count
 from waystation.cli.submit import NO_SERVER, load_task_procedures, parse_server_names, read_instructions
 from waystation.client import Client
-from waystation.client.schedules import ScheduleDescription
+from waystation.client.schedules import (
+    OWN_SESSION,
+    ScheduleDescription,
+    build_schedule_definition,
+    build_schedule_json,
+    format_run_budget,
+)
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit, format_limit
 from waystation.kernel.errors import BadInput
-from waystation.kernel.value import Value, extract_validation_faults
+from waystation.kernel.value import extract_validation_faults
 from waystation.tasks.schedules import (
     DEFAULT_CATCH_UP,
     DEFAULT_MAX_FAILURES,
     Overlap,
     ScheduleDefinition,
-    make_default_schedule_name,
 )
-from waystation.tasks.task import TaskRequest, make_own_session_name
+from waystation.tasks.task import TaskRequest
 
 app = typer.Typer()
 schedule = typer.Typer(
@@ -50,36 +55,10 @@ schedule = typer.Typer(
 )
 app.add_typer(schedule)
 
-NOT_NAMED = "a session of its own"
 _CATCH_UP = f"{DEFAULT_CATCH_UP.days}d"
 _FAILURES = typer.Option(metavar="N", min=1, max=1_000, help="Pause the schedule after this many failures in a row.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule, from `schedule list`.")]
-
-
-class ScheduleJson(Value):
-    """A schedule as `--json` prints it. If the store does not have its question, the texts are empty."""
-
-    name: str
-    question: str
-    session: str
-    documents: tuple[str, ...]
-    servers: tuple[str, ...] | None
-    """None if each run uses those of the session's newest task."""
-    procedures: tuple[str, ...]
-    """Names of the procedures that agents follow, including skills."""
-    cron: str
-    zone: str
-    budget: str
-    monthly: str
-    paused: bool
-    note: str
-    next_run: datetime | None
-    last_run: datetime | None
-    last: str
-    running: bool
-    skipped: int
-    missed: int
 
 
 @schedule.callback()
@@ -136,7 +115,7 @@ def add(
         question=question,
         tenant=settings.tenant,
         request_id="schedule",
-        session=session or NOT_NAMED,
+        session=session or OWN_SESSION,
         budget=parse_budget(budget, "--budget") if budget is not None else None,
         accept=tuple(accept or ()),
         length=length,
@@ -145,7 +124,7 @@ def add(
         servers=parse_server_names(servers),
     )
     given = {
-        "name": make_default_schedule_name(request, paths) if name is None else name,
+        "name": name,
         "paths": paths,
         "timing": {"cron": cron, "zone": zone, "overlap": overlap, "catch_up": parse_span(catch_up, "--catch-up")},
         "monthly": parse_limit(monthly, "--monthly") if monthly is not None else Limit(),
@@ -155,10 +134,9 @@ def add(
 
 
 def _build_definition(given: Mapping[str, object], request: TaskRequest) -> ScheduleDefinition:
-    """Build the schedule, in a session of its own if none was named. Raises BadInput."""
-    session = make_own_session_name(f"schedule {given['name']}") if request.session == NOT_NAMED else request.session
+    """Build the schedule. Raises BadInput."""
     try:
-        return ScheduleDefinition.model_validate({**given, "request": request.replace(session=session)})
+        return build_schedule_definition(given, request)
     except ValidationError as error:
         faults = [
             f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in extract_validation_faults(error)
@@ -248,37 +226,6 @@ def _show(found: Sequence[ScheduleDescription], *, as_json: bool) -> None:
         print_message("No schedules: `waystation schedule add` creates one")
 
 
-def build_schedule_json(schedule: ScheduleDescription) -> ScheduleJson:
-    """Build the JSON, with stable keys."""
-    definition, view = schedule.definition, schedule.view
-    return ScheduleJson(
-        name=schedule.name,
-        question=definition.request.question if definition is not None else "",
-        session=definition.request.session if definition is not None else "",
-        documents=definition.paths if definition is not None else (),
-        servers=definition.request.servers if definition is not None else None,
-        procedures=tuple(one.name for one in definition.request.procedures) if definition is not None else (),
-        cron=definition.timing.cron if definition is not None else "",
-        zone=definition.timing.zone if definition is not None else "",
-        budget=_budget(definition),
-        monthly=format_limit(definition.monthly) if definition is not None else "",
-        paused=view.paused,
-        note=view.note,
-        next_run=view.next_run,
-        last_run=view.last_run,
-        last=view.last,
-        running=view.running,
-        skipped=view.skipped,
-        missed=view.missed,
-    )
-
-
-def _budget(definition: ScheduleDefinition | None) -> str:
-    if definition is None:
-        return ""
-    return format_limit(definition.request.budget) if definition.request.budget is not None else "the default budget"
-
-
 def _format_extras(request: TaskRequest) -> Iterator[str]:
     """Yield what a run has besides its documents, if it was set explicitly."""
     if request.servers is not None:
@@ -303,7 +250,7 @@ def format_schedule(schedule: ScheduleDescription) -> str:
     else:
         month = "" if definition.monthly.is_unlimited else f", {format_limit(definition.monthly)} a month"
         lines.append(f"  {definition.request.question}")
-        budget = f"{_budget(definition)} for each run{month}"
+        budget = f"{format_run_budget(definition)} for each run{month}"
         lines.append(f"  {', '.join(definition.paths)}; session {definition.request.session}; {budget}")
         lines += _format_extras(definition.request)
     next_run = "-" if view.next_run is None or view.paused else _local(view.next_run)

@@ -36,7 +36,7 @@ from waystation.tasks.progress import (
     SpendingGrouping,
     SpendingLine,
     SpendingReport,
-    group_spending,
+    list_spending_groups,
 )
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import SessionLimitView, SessionView, SpendingView, TaskFilter, TaskView
@@ -239,7 +239,7 @@ def spending(
     until: Annotated[str | None, typer.Option(metavar="DATE", help="Last day; default: today.")] = None,
     session: Annotated[str | None, typer.Option(metavar="NAME", help="Only tasks of this session.")] = None,
     by: Annotated[
-        SpendingGrouping, typer.Option(metavar="GROUP", help="One line for each task, agent or model.")
+        SpendingGrouping, typer.Option(metavar="GROUP", help="One line for each task, session, agent or model.")
     ] = "model",
     as_json: JsonOption = False,
 ) -> None:
@@ -251,7 +251,7 @@ def spending(
     )
     found = asyncio.run(_spending(days, session))
     if as_json:
-        print_json(SpendingView.from_report(found))
+        print_json(SpendingView.from_report(found, by))
         return
     for line in format_columns(build_spending_rows(found, by), result.width):
         result.print(line, soft_wrap=True)
@@ -266,19 +266,17 @@ def spending(
 
 
 def build_spending_rows(found: SpendingReport, by: SpendingGrouping) -> list[tuple[str | Text, ...]]:
-    """Build one row per task, role or model: cost, fresh tokens, calls, name."""
-    whole = group_spending(found.lines, by)
-    dearest = sorted(whole, key=lambda name: (-whole[name].cost_micro_usd, -whole[name].usage.fresh, name))
+    """Build one row per task, session, role or model: cost, fresh tokens, calls, name."""
     return [
         (
-            format_usd_short(whole[name].cost_micro_usd),
-            format_tokens_short(whole[name].usage.fresh),
-            format_count(whole[name].calls, "call"),
+            format_usd_short(line.cost_micro_usd),
+            format_tokens_short(line.usage.fresh),
+            format_count(line.calls, "call"),
             f"{shorten_task_id(name)} {sanitize_line(found.titles.get(name, ''))}".strip()
             if by == "task"
             else sanitize_line(name),
         )
-        for name in dearest
+        for name, line in list_spending_groups(found.lines, by)
     ]
 
 

@@ -87,6 +87,7 @@ from waystation.tasks.view import (
 )
 
 if TYPE_CHECKING:
+    from waystation.client.erasure import ForgetResult
     from waystation.client.file_previews import FilePreviews
     from waystation.client.schedules import ScheduleClient
     from waystation.client.submission import DocumentUpdateAnswer, ForkRequest
@@ -163,6 +164,20 @@ class Client:
     async def list_unattended_queues(self) -> tuple[str, ...]:
         """Return task queues without a worker; submitted tasks wait until one starts. Raises Unreachable."""
         return await (await self._temporal()).list_queues_without_workers()
+
+    async def forget_session(self, session: str, *, everything: bool) -> "ForgetResult":
+        """Delete the session's tasks, all of them over, from memory; with `everything` from the store as well.
+
+        Raises:
+            BadInput: The session has no task, or one still runs.
+            Unreachable: There is no server, or no worker.
+        """
+        from waystation.client.erasure import TaskSelection, forget_selected_tasks, select_task_ids  # noqa: PLC0415
+
+        task_ids = await select_task_ids(self, self._settings, TaskSelection(session=session))
+        if unattended := await self.list_unattended_queues():
+            raise Unreachable(f"no worker polls {', '.join(unattended)}: start one (`waystation up`), then try again")
+        return await forget_selected_tasks(self._settings, task_ids, everything=everything)
 
     async def prepare_task(self, request: TaskRequest) -> TaskRow:
         """Build the task with its configuration; nothing is stored yet.
@@ -293,6 +308,10 @@ class Client:
 
     async def _load_row(self, task_id: str) -> TaskRow:
         return await self._store.get_task(task_id, self._reader)
+
+    async def get_task_request(self, task_id: str) -> TaskRequest:
+        """Return what a person asked for with this task. Raises UnknownTask."""
+        return (await self._load_row(task_id)).request
 
     async def restore_titles(self, titles: Sequence[str]) -> Sequence[str]:
         """Return redacted titles as the reader of this client sees them: here with their placeholders."""
@@ -596,8 +615,10 @@ class Client:
         _, view = await self._look_up_or_load(row)
         return await load_planned_task(self._store, row, view)
 
-    async def review_plan(self, task_id: str, plan: Plan, by: str = "", note: str = "") -> AnswerResult:
-        """Replace the plan of a task that waits for its approval.
+    async def review_plan(
+        self, task_id: str, plan: Plan, by: str = "", note: str = "", request_id: str | None = None
+    ) -> AnswerResult:
+        """Replace the plan of a task that waits for its approval. `request_id`: only if this request still waits.
 
         Raises:
             BadInput: Also if there is no plan yet.
@@ -609,7 +630,7 @@ class Client:
         store_queries.validate_plan_shares(plan, view)
         blob = await self._store.put_text(plan.model_dump_json(), row.ref.scope)
         with translating_input_faults():
-            given = ReviewPlanInput(plan=blob, note=note)
+            given = ReviewPlanInput(plan=blob, note=note, request_id=request_id)
         return (await self.send(task_id, PLAN, given.sign(by))).answer
 
     async def edit_context(self, task_id: str, edit: ContextEditInput, instructions: str = "") -> AnswerResult:

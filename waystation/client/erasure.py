@@ -300,3 +300,15 @@ def describe_remaining_data(settings: Settings, *, everything: bool) -> tuple[st
         "Backups of the database, memory and Temporal still contain it.": True,
     }
     return tuple(sentence for sentence, holds in said.items() if holds)
+
+
+def format_removed_counts(gone: ForgetResult) -> str:
+    """Format how many items of each kind were removed, and what still has them."""
+    counts = {**gone.removed.model_dump(), "histories": gone.histories, "files": gone.files}
+    listed = [f"{count:,} {_one(kind) if count == 1 else kind}" for kind, count in counts.items() if count]
+    went = f"Forgotten: {', '.join(listed)}" if listed else "Nothing was left to forget."
+    return "\n".join([went, *gone.remains])
+
+
+def _one(kind: str) -> str:
+    return "history" if kind == "histories" else kind.removesuffix("s")

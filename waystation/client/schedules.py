@@ -2,12 +2,16 @@
 server.
 """
 
+from collections.abc import Mapping
+from datetime import datetime
+from typing import cast
+
 from waystation.client.store_queries import require_same_tenant
 from waystation.client.submission import prepare_task_row
 from waystation.config.settings import Settings
 from waystation.documents.text_repository import content_hash
-from waystation.kernel.amount import Amount
-from waystation.kernel.errors import BadInput, TextNotFoundError
+from waystation.kernel.amount import Amount, format_limit
+from waystation.kernel.errors import InvalidFieldError, TextNotFoundError
 from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
 from waystation.runtime.sql_store import SqlStore
@@ -19,10 +23,11 @@ from waystation.tasks.schedules import (
     ScheduleView,
     find_month_overrun_reason,
     format_unit_mismatch,
+    make_default_schedule_name,
     make_schedule_id,
     make_schedule_id_prefix,
 )
-from waystation.tasks.task import build_reader_scope
+from waystation.tasks.task import TaskRequest, build_reader_scope, make_own_session_name
 
 
 class ScheduleDescription(Value):
@@ -50,11 +55,12 @@ class ScheduleClient:
         require_same_tenant(definition.request, self._settings.tenant)
         row = await prepare_task_row(self._settings, self._store, definition.request)
         if not row.config.budget.limits_units_of(definition.monthly):
-            raise BadInput(
-                f"{format_unit_mismatch(definition.monthly, row.config.budget)}: give --budget in the unit of --monthly"
-            )
+            mismatch = format_unit_mismatch(definition.monthly, row.config.budget)
+            raise InvalidFieldError("monthly", f"{mismatch}: give both in the same unit")
         if find_month_overrun_reason(definition.monthly, Amount(), row.config.budget):
-            raise BadInput("--monthly is lower than --budget, which each run may spend: no run would ever start")
+            raise InvalidFieldError(
+                "monthly", "the budget of a month is lower than what each run may spend: no run would ever start"
+            )
         text = definition.model_dump_json()
         own = row.ref.replace(task_id=definition.schedule_id)
         order = ScheduledRunOrder(session_ref=own, definition=content_hash(text))
@@ -64,8 +70,8 @@ class ScheduleClient:
         known = await self._known(await self._temporal.get_schedule(definition.schedule_id))
         if known.view.next_run is None:
             await self.remove(definition.name)
-            raise BadInput(
-                f"--cron {definition.timing.cron!r} names a time that never comes. The schedule was not added"
+            raise InvalidFieldError(
+                "cron", f"the times {definition.timing.cron!r} never come. The schedule was not added"
             )
         return known
 
@@ -75,6 +81,10 @@ class ScheduleClient:
         found = [seen for one in listed if (seen := await self._temporal.find_schedule(one)) is not None]
         store_id = await self._store.get_store_id()
         return tuple([await self._known(seen) for seen in found if seen.order.session_ref.store_id == store_id])
+
+    async def get(self, name: str) -> ScheduleDescription:
+        """Return one schedule as it is now. Raises BadInput for an unknown name."""
+        return await self._known(await self._temporal.get_schedule(self._id(name)))
 
     async def pause(self, name: str, note: str) -> None:
         """Pause runs until someone resumes the schedule; a run in progress continues.
@@ -110,3 +120,83 @@ class ScheduleClient:
         except TextNotFoundError:
             return ScheduleDescription(name=name, view=view)
         return ScheduleDescription(name=name, view=view, definition=ScheduleDefinition.model_validate_json(text))
+
+
+class ScheduleJson(Value):
+    """A schedule for programs. If the store does not have its question, the texts are empty."""
+
+    name: str
+    question: str
+    session: str
+    documents: tuple[str, ...]
+    servers: tuple[str, ...] | None
+    """None if each run uses those of the session's newest task."""
+    procedures: tuple[str, ...]
+    """Names of the procedures that agents follow, including skills."""
+    cron: str
+    zone: str
+    budget: str
+    monthly: str
+    paused: bool
+    note: str
+    next_run: datetime | None
+    last_run: datetime | None
+    last: str
+    running: bool
+    skipped: int
+    missed: int
+
+
+def build_schedule_json(schedule: ScheduleDescription) -> ScheduleJson:
+    """Build the JSON, with stable keys."""
+    definition, view = schedule.definition, schedule.view
+    return ScheduleJson(
+        name=schedule.name,
+        question=definition.request.question if definition is not None else "",
+        session=definition.request.session if definition is not None else "",
+        documents=definition.paths if definition is not None else (),
+        servers=definition.request.servers if definition is not None else None,
+        procedures=tuple(one.name for one in definition.request.procedures) if definition is not None else (),
+        cron=definition.timing.cron if definition is not None else "",
+        zone=definition.timing.zone if definition is not None else "",
+        budget=format_run_budget(definition),
+        monthly=format_limit(definition.monthly) if definition is not None else "",
+        paused=view.paused,
+        note=view.note,
+        next_run=view.next_run,
+        last_run=view.last_run,
+        last=view.last,
+        running=view.running,
+        skipped=view.skipped,
+        missed=view.missed,
+    )
+
+
+def format_run_budget(definition: ScheduleDefinition | None) -> str:
+    """Format the budget of each run; empty if it is unknown."""
+    if definition is None:
+        return ""
+    return format_limit(definition.request.budget) if definition.request.budget is not None else "the default budget"
+
+
+OWN_SESSION = "a session of its own"
+"""Stands for the session of a schedule for which none was named."""
+
+
+def build_schedule_definition(given: Mapping[str, object], request: TaskRequest) -> ScheduleDefinition:
+    """Build a schedule, in a session of its own if the request has `OWN_SESSION`.
+
+    Args:
+        given: Fields of the schedule. A name of None is made from question, session and paths.
+        request: Request of each run.
+
+    Raises:
+        ValidationError: A field cannot be used.
+    """
+    paths = given["paths"]
+    name = given["name"]
+    if name is None and isinstance(paths, tuple):
+        name = make_default_schedule_name(request, [str(path) for path in cast("tuple[object, ...]", paths)])
+    own = make_own_session_name(f"schedule {name}")
+    session = own if request.session == OWN_SESSION else request.session
+    return ScheduleDefinition.model_validate({**given, "name": name, "request": request.replace(session=session)})

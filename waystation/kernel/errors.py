@@ -2,6 +2,7 @@
 
 WaystationError
 ├── BadInput                        a person's input cannot be used; the message says what to do
+│   ├── InvalidFieldError           one named field of it cannot be used
 │   ├── UnknownTask                 no task with that id in this store
 │   └── MemoryInUse                 another process has the embedded memory open
 ├── InsufficientBudgetError         a reservation asks for more than the account has left
@@ -57,6 +58,14 @@ class WaystationError(Exception):
 
 class BadInput(WaystationError):
     """A person's input cannot be used. The message names the cause and the next step."""
+
+
+class InvalidFieldError(BadInput):
+    """One field of an input cannot be used: a form shows the message there."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class UnknownTask(BadInput):

@@ -19,7 +19,9 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.roles import Role
 from waystation.kernel.value import Value
 
-MAX_STEPS = 12
+MIN_STEPS, MAX_STEPS = 3, 12
+MAX_PLAN_CHARACTERS = 200_000
+"""Maximum characters of a plan that a person sends."""
 PLANNING_ID = "plan"
 """Used as the step ID of the agent run that makes the plan."""
 STEP_ID_PATTERN = compile_bounded(r"[a-z][a-z0-9-]{0,39}")
@@ -103,43 +105,73 @@ def anonymise_step_ids(plan: Plan, ids: Collection[str]) -> Plan:
     )
 
 
+class PlanFault(NamedTuple):
+    """Something that keeps a plan from running."""
+
+    text: str
+    """In words that a model can act on."""
+    step: int | None = None
+    """Index of the step at fault; None: the plan as a whole."""
+    field: str = ""
+    """Field of that step."""
+
+
 def find_plan_errors(plan: Plan) -> tuple[str, ...]:
     """Return everything that keeps the plan from running, in words that a model can act on. Empty: it can run."""
+    return tuple(fault.text for fault in find_plan_faults(plan))
+
+
+def find_plan_faults(plan: Plan) -> tuple[PlanFault, ...]:
+    """Return everything that keeps the plan from running, each with its place. Empty: it can run."""
     ids = [step.id for step in plan.steps]
-    errors: list[str] = []
-    if not 3 <= len(ids) <= MAX_STEPS:
-        errors.append(f"a plan has 3 to {MAX_STEPS} steps, this one has {len(ids)}")
-    errors += [f"step id {step_id!r} is used more than once" for step_id in sorted(set(ids)) if ids.count(step_id) > 1]
-    errors += [
-        (
+    faults: list[PlanFault] = []
+    if not MIN_STEPS <= len(ids) <= MAX_STEPS:
+        faults.append(PlanFault(f"a plan has {MIN_STEPS} to {MAX_STEPS} steps, this one has {len(ids)}"))
+    faults += [
+        PlanFault(f"step id {step_id!r} is used more than once", ids.index(step_id), "id")
+        for step_id in sorted(set(ids))
+        if ids.count(step_id) > 1
+    ]
+    faults += [
+        PlanFault(
             f"step id {step_id!r} must be at most 40 lower-case letters, digits and hyphens, and not "
-            f"{PLANNING_ID!r}, 'revision-1' or 'review-1'"
+            f"{PLANNING_ID!r}, 'revision-1' or 'review-1'",
+            place,
+            "id",
         )
-        for step_id in ids
+        for place, step_id in enumerate(ids)
         if not STEP_ID_PATTERN.fullmatch(step_id) or RESERVED_STEP_ID_PATTERN.fullmatch(step_id)
     ]
-    errors += [f"step {step.id!r} has no goal" for step in plan.steps if not step.goal.strip()]
-    errors += _unreadable_shares(plan)
-    for step in plan.steps:
-        errors += [f"step {step.id!r} needs {need!r}, which is not a step" for need in step.needs if need not in ids]
+    faults += [
+        PlanFault(f"step {step.id!r} has no goal", place, "goal")
+        for place, step in enumerate(plan.steps)
+        if not step.goal.strip()
+    ]
+    faults += _unreadable_shares(plan)
+    for place, step in enumerate(plan.steps):
+        faults += [
+            PlanFault(f"step {step.id!r} needs {need!r}, which is not a step", place, "needs")
+            for need in step.needs
+            if need not in ids
+        ]
     if not any(step.role == "research" for step in plan.steps):
-        errors.append("a plan needs at least one research step")
+        faults.append(PlanFault("a plan needs at least one research step"))
     if [step.role for step in plan.steps].count("writing") != 1 or plan.steps[-1].role != "writing":
-        errors.append("the last step, and only the last one, must have the role writing")
+        faults.append(PlanFault("the last step, and only the last one, must have the role writing"))
     needed = {need for step in plan.steps for need in step.needs}
-    errors += [
-        f"step {step.id!r} is not needed by a later step, so nothing would wait for it"
-        for step in plan.steps[:-1]
+    faults += [
+        PlanFault(f"step {step.id!r} is not needed by a later step, so nothing would wait for it", place, "needs")
+        for place, step in enumerate(plan.steps[:-1])
         if step.id not in needed
     ]
-    return (*errors, *_cycle(plan))
+    return (*faults, *_cycle(plan))
 
 
-def _cycle(plan: Plan) -> tuple[str, ...]:
+def _cycle(plan: Plan) -> tuple[PlanFault, ...]:
     try:
         TopologicalSorter({step.id: step.needs for step in plan.steps}).prepare()
     except CycleError as error:
-        return (f"steps depend on each other in a cycle: {' -> '.join(error.args[1])}",)
+        return (PlanFault(f"steps depend on each other in a cycle: {' -> '.join(error.args[1])}"),)
     return ()
 
 
@@ -189,13 +221,14 @@ def parse_step_share(written: str, remaining: Limit) -> Limit:
     return given
 
 
-def _unreadable_shares(plan: Plan) -> Iterator[str]:
-    for step in plan.steps:
+def _unreadable_shares(plan: Plan) -> Iterator[PlanFault]:
+    for place, step in enumerate(plan.steps):
         try:
             if step.share:
                 parse_step_share(step.share, Limit())
         except ValueError as error:
-            yield f"step {step.id!r} has an invalid share; write an amount, or percent like 25%: {error}"
+            text = f"step {step.id!r} has an invalid share; write an amount, or percent like 25%: {error}"
+            yield PlanFault(text, place, "share")
 
 
 def find_share_errors(plan: Plan, remaining: Limit) -> tuple[str, ...]:

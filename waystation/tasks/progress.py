@@ -440,6 +440,8 @@ class SpendingLine(Value):
     """Number of calls without a known price, which are not in the cost."""
     possibly_billed: Amount = Amount()
     """Maximum cost of calls whose reply was never committed. In no other number here."""
+    session: str = ""
+    """Name of the task's session."""
 
     def __add__(self, other: "SpendingLine") -> "SpendingLine":
         """Return the sum, with the names of the first."""
@@ -463,13 +465,23 @@ class SpendingReport(Value):
     total: SpendingLine
 
 
-SpendingGrouping = Literal["task", "agent", "model"]
+SpendingGrouping = Literal["task", "agent", "model", "session"]
 _Key = TypeVar("_Key", str, tuple[date, str, str, str])
 
 
 def group_spending(lines: Iterable[SpendingLine], by: SpendingGrouping) -> dict[str, SpendingLine]:
-    """Add up the lines by task ID, role or model."""
-    return _added_up(lines, lambda line: {"task": line.task_id, "agent": line.role, "model": line.model}[by])
+    """Add up the lines by task ID, role, model or session."""
+    return _added_up(
+        lines,
+        lambda line: {"task": line.task_id, "agent": line.role, "model": line.model, "session": line.session}[by],
+    )
+
+
+def list_spending_groups(lines: Iterable[SpendingLine], by: SpendingGrouping) -> list[tuple[str, SpendingLine]]:
+    """Return the sums of `group_spending`, the highest cost first."""
+    return sorted(
+        group_spending(lines, by).items(), key=lambda item: (-item[1].cost_micro_usd, -item[1].usage.fresh, item[0])
+    )
 
 
 def _added_up(lines: Iterable[SpendingLine], key: Callable[[SpendingLine], _Key]) -> dict[_Key, SpendingLine]:

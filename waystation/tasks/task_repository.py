@@ -5,7 +5,7 @@ Plans are never changed or removed. A fork copies finished work under its own ID
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
 from typing import Any
@@ -337,11 +337,15 @@ class SqlCostRepository(SqlRepository):
         silent = _by_day(connection, intents, days, reader, worst)
         spent = [_spent(row) for chosen in (paid, silent) for row in (await connection.execute(chosen)).mappings()]
         titles: dict[str, str] = {}
+        ids: dict[str, str] = {}
         for batch in iter_batches(line.task_id for line in spent):
-            named = select(tasks.c.task_id, tasks.c.title, tasks.c.terms).where(tasks.c.task_id.in_(batch))
-            rows = await connection.execute(named.where(build_owner_filter(tasks, reader)))
-            titles.update({row.task_id: row.title for row in rows})
-        return build_spending_report(days, spent, titles)
+            named = select(tasks.c.task_id, tasks.c.title, tasks.c.terms, tasks.c.session)
+            rows = await connection.execute(named.where(tasks.c.task_id.in_(batch), build_owner_filter(tasks, reader)))
+            for row in rows:
+                titles[row.task_id], ids[row.task_id] = row.title, row.session
+        names = await _session_names(connection, ids.values(), reader)
+        named_lines = [line.replace(session=names.get(ids.get(line.task_id, ""), "")) for line in spent]
+        return build_spending_report(days, named_lines, titles)
 
     @read_transaction
     async def list_sessions(
@@ -354,6 +358,18 @@ class SqlCostRepository(SqlRepository):
         named = select(tasks).where(tasks.c.ordinal.in_(ordinals), build_owner_filter(tasks, reader))
         rows = [parse_task_row(row) for row in (await connection.execute(named.order_by(tasks.c.ordinal.desc()))).all()]
         return tuple([await _session(connection, row, reader) for row in rows])
+
+
+async def _session_names(connection: AsyncConnection, ids: Iterable[str], reader: ReadScope) -> dict[str, str]:
+    """Return the names of sessions by ID, from the request of one task of each."""
+    found: dict[str, str] = {}
+    for batch in iter_batches(ids):
+        owned = (tasks.c.session.in_(batch), build_owner_filter(tasks, reader))
+        newest = select(func.max(tasks.c.ordinal)).where(*owned).group_by(tasks.c.session)
+        named = select(tasks.c.session, tasks.c.request, tasks.c.terms).where(tasks.c.ordinal.in_(newest), owned[1])
+        rows = await connection.execute(named)
+        found.update({row.session: TaskRequest.model_validate_json(row.request).session for row in rows})
+    return found
 
 
 async def _session(connection: AsyncConnection, newest: TaskRow, reader: ReadScope) -> SessionSummary:

@@ -44,9 +44,11 @@ from waystation.tasks.progress import (
     CostLine,
     DayRange,
     SessionSummary,
+    SpendingGrouping,
     SpendingLine,
     SpendingReport,
     UnansweredCall,
+    list_spending_groups,
 )
 from waystation.tasks.task import (
     ApprovalRequest,
@@ -413,6 +415,11 @@ class ApprovalView(Value):
             answered_at=request.answered_at,
             sent_from=sent_from,
         )
+
+    @property
+    def is_editable_plan(self) -> bool:
+        """Whether it is about a plan that a person may replace: not a revision, whose new steps cost something."""
+        return self.about_plan and self.requested.is_zero
 
     @property
     def about_plan(self) -> bool:
@@ -1018,6 +1025,8 @@ class SpendingLineView(Value):
 
     day: date
     task_id: str
+    session: str
+    """Name of the task's session."""
     role: str
     model: str
     calls: int
@@ -1035,6 +1044,7 @@ class SpendingLineView(Value):
         return cls(
             day=line.day,
             task_id=line.task_id,
+            session=line.session,
             role=line.role,
             model=line.model,
             calls=line.calls,
@@ -1045,6 +1055,19 @@ class SpendingLineView(Value):
         )
 
 
+class SpendingGroupView(Value):
+    """The sum of a task, session, role or model over all days."""
+
+    name: str
+    """ID of the task, or name of the session, role or model."""
+    calls: int
+    usage: Usage
+    cost_usd: float
+    """Cost of the calls whose price is known."""
+    unpriced_calls: int
+    possibly_billed: ShownAmount
+
+
 class SpendingView(Value):
     """What the tasks of a tenant or of a session have spent in a range of days."""
 
@@ -1053,13 +1076,26 @@ class SpendingView(Value):
     """By day, task, role and model, in this order."""
     titles: dict[str, str]
     """The redacted questions, shortened, by task ID."""
+    groups: tuple[SpendingGroupView, ...]
+    """Sums by task, session, role or model, as requested, the highest cost first."""
     total: SpendingLineView
 
     @classmethod
-    def from_report(cls, found: SpendingReport) -> Self:
+    def from_report(cls, found: SpendingReport, by: SpendingGrouping) -> Self:
         """Build the view of a report."""
         return cls(
             days=found.days,
+            groups=tuple(
+                SpendingGroupView(
+                    name=name,
+                    calls=line.calls,
+                    usage=line.usage,
+                    cost_usd=line.cost_micro_usd / MICRO,
+                    unpriced_calls=line.unpriced_calls,
+                    possibly_billed=line.possibly_billed,
+                )
+                for name, line in list_spending_groups(found.lines, by)
+            ),
             lines=tuple(map(SpendingLineView.from_line, found.lines)),
             titles={**found.titles},
             total=SpendingLineView.from_line(found.total),

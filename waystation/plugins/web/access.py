@@ -54,8 +54,10 @@ OPEN_TO_ALL = ("/static/", "/shared/")
 """Static files of the pages, which have no data and which the sign-in page needs; and reports by a link whose secret
 is in the path.
 """
-APPROVING_SUFFIXES = ("/approve", "/deny", "/deliver", "/limit")
-"""Paths that change what may be spent; all others that change something need the submit permission."""
+APPROVING_SUFFIXES = ("/approve", "/deny", "/deliver", "/limit", "/forget")
+"""Paths that change what may be spent, or delete what tasks have; all others that change something need the submit
+permission.
+"""
 MAX_QUERY_PARTS = 5
 """Maximum query parameters of the printed address."""
 PROBLEM = "application/problem+json"
@@ -521,7 +523,7 @@ class AccessGuard:
 READ_DOCUMENTS = ("/documents/read", "/documents/check")
 """Ends of paths that read files and change nothing."""
 _HANDS_IN = ("/v1/tasks", "/fork", "/submit")
-_AT_MOST_ONCE = ("/approve", "/deny", "/deliver", "/limit", "/cancel")
+_AT_MOST_ONCE = ("/approve", "/deny", "/deliver", "/limit", "/cancel", "/forget")
 
 
 def describe_unknown_outcome(request: Request) -> str:

@@ -5,7 +5,7 @@ from statistics import median
 from typing import NamedTuple
 
 from waystation.budgets.budget import MIN_BUDGET_TOKENS
-from waystation.kernel.amount import Amount, format_amount, format_tokens_short, format_usd, format_usd_short
+from waystation.kernel.amount import Amount, Limit, format_amount, format_tokens_short, format_usd, format_usd_short
 from waystation.kernel.text import format_count
 from waystation.tasks.details import round_amount
 from waystation.tasks.view import DELIVERED_PHASES, ApprovalView, TaskView, to_micro_usd
@@ -50,6 +50,11 @@ def format_written_amount(amount: Amount) -> str:
     """Format an amount as people write it in a form: `60000`, `$0.25` or `60000+$0.25`."""
     tokens = [f"{amount.tokens}"] if amount.tokens else []
     return "+".join([*tokens, *([format_usd(amount.micro_usd).replace(",", "")] if amount.micro_usd else [])])
+
+
+def format_written_limit(limit: Limit) -> str:
+    """Format a limit as people write it in a form; empty if there is none."""
+    return format_written_amount(limit.amount) if not limit.is_unlimited else ""
 
 
 def describe_earlier_spending(views: Sequence[TaskView]) -> str:

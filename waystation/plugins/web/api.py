@@ -2,7 +2,7 @@
 
 import secrets
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, File, Header, Path, Query, Request, Response, UploadFile
 from pydantic import Field, JsonValue
@@ -13,10 +13,13 @@ from starlette.responses import StreamingResponse
 from waystation import __version__
 from waystation.client import Client
 from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchRequest
+from waystation.client.approvals import PlannedTask
+from waystation.client.erasure import ForgetResult
 from waystation.client.exports import load_report
 from waystation.client.file_previews import FilePreviews
 from waystation.client.passage_views import SourceView, load_source_view
 from waystation.client.remote import MESSAGE_PATH, REMOTE_METHODS, VERSION_HEADER
+from waystation.client.schedules import ScheduleJson, build_schedule_json
 from waystation.context.audit import AnnotatedTranscript, build_transcript_view
 from waystation.context.history import build_model_view
 from waystation.documents.documents import Document
@@ -42,23 +45,30 @@ from waystation.plugins.web.request_bodies import (
     NewEdit,
     NewFork,
     NewMessage,
+    NewPlan,
+    NewSchedule,
     NewTask,
     RequestKey,
     SentMessage,
+    SessionForgetRequest,
     SessionLimit,
     TaskPath,
     TenantClient,
     TenantServiceProvider,
+    add_schedule,
+    apply_schedule_action,
     cancel_task,
     create_report_link,
     deliver_task,
     deny_task_request,
     edit_agent_context,
+    forget_session,
     fork_task,
     grant_task_request,
     invoke_client_method,
     raise_if_refused,
     send_client_message,
+    send_plan,
     set_session_limit,
     submit_new_task,
 )
@@ -66,7 +76,7 @@ from waystation.plugins.web.shares import LinkPath, MadeReportLink, NewReportLin
 from waystation.plugins.web.upload_checks import FileCheckResult, check_uploads
 from waystation.plugins.web.uploads import Redacted, UploadedFiles, Uploads
 from waystation.security.untrusted import replace_control_characters
-from waystation.tasks.progress import DayRange, SpendingReport
+from waystation.tasks.progress import DayRange, SpendingGrouping, SpendingReport
 from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import (
@@ -234,6 +244,18 @@ async def post_approve(client: TenantClient, principal: CurrentPrincipal, task: 
 async def post_deny(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: Denial) -> AnswerResult:
     """Deny a request for budget, one tool call or a plan. Returns 409 if it was answered before."""
     return raise_if_refused(await deny_task_request(client, task, body, principal))
+
+
+@v1.get("/tasks/{task}/plan")
+async def get_plan(client: TenantClient, task: TaskPath) -> PlannedTask:
+    """Get a task's plan with its goals, the budget of each step and what steps usually take."""
+    return await client.get_planned_task(await client.resolve_task_id(task))
+
+
+@v1.post("/tasks/{task}/plan/approve")
+async def post_plan(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: NewPlan) -> AnswerResult:
+    """Replace a plan that waits for approval, which approves it. Returns 409 if it was answered before."""
+    return raise_if_refused(await send_plan(client, task, body, principal))
 
 
 @v1.post("/tasks/{task}/deliver")
@@ -417,11 +439,12 @@ async def get_approvals(client: TenantClient) -> tuple[PendingApproval, ...]:
 
 
 class SpendingQuery(EagerValue):
-    """Query of spending: days, both included, and session."""
+    """Query of spending: days, both included, session, and groups."""
 
     since: Annotated[date | None, Field(description="First day in UTC; default: 29 days before the last.")] = None
     until: Annotated[date | None, Field(description="Last day in UTC; default: today.")] = None
     session: Annotated[str | None, Field(max_length=200, description=ONE_SESSION)] = None
+    by: Annotated[SpendingGrouping, Field(description="What `groups` adds up.")] = "model"
 
     async def load_spending(self, client: Client) -> SpendingReport:
         """Load the spending. Raises BadInput for invalid days, or more than can be shown."""
@@ -432,8 +455,8 @@ class SpendingQuery(EagerValue):
 
 @v1.get("/spending")
 async def get_spending(client: TenantClient, query: Annotated[SpendingQuery, Query()]) -> SpendingView:
-    """Get what tasks have spent, by day, task, agent role and model."""
-    return SpendingView.from_report(await query.load_spending(client))
+    """Get what tasks have spent, by day, task, agent role and model, and the sums by one of them or by session."""
+    return SpendingView.from_report(await query.load_spending(client), query.by)
 
 
 @v1.get("/memory")
@@ -458,6 +481,43 @@ async def get_sessions(client: TenantClient, first: First = 0, count: Count = MA
     return tuple(map(SessionView.from_summary, await client.list_sessions(first, count)))
 
 
+ScheduleName = Annotated[str, Path(pattern="^[a-z0-9][a-z0-9-]{0,59}$", description="Name of the schedule.")]
+ScheduleAction = Literal["run", "pause", "resume"]
+
+
+@v1.get("/schedules")
+async def get_schedules(client: TenantClient) -> tuple[ScheduleJson, ...]:
+    """List schedules with their next run and the result of the last one."""
+    return tuple(map(build_schedule_json, await (await client.get_schedule_client()).list()))
+
+
+@v1.post("/schedules", status_code=201)
+async def post_schedule(
+    request: Request, client: TenantClient, principal: CurrentPrincipal, body: NewSchedule
+) -> ScheduleJson:
+    """Add a schedule. With a key, its paths must be below `WAYSTATION_MCP_ROOTS` of the server."""
+    return build_schedule_json(await add_schedule(client, principal, request.app.state.folders, body))
+
+
+@v1.post("/schedules/{name}/{action}")
+async def post_schedule_action(
+    client: TenantClient, principal: CurrentPrincipal, name: ScheduleName, action: ScheduleAction
+) -> ScheduleJson:
+    """Run a schedule now, pause it, or resume it."""
+    schedules = await client.get_schedule_client()
+    await apply_schedule_action(schedules, name, action, principal)
+    return build_schedule_json(await schedules.get(name))
+
+
+@v1.delete("/schedules/{name}")
+async def delete_schedule(client: TenantClient, principal: CurrentPrincipal, name: ScheduleName) -> ScheduleJson:
+    """Remove a schedule. Its tasks and reports stay."""
+    schedules = await client.get_schedule_client()
+    found = build_schedule_json(await schedules.get(name))
+    await apply_schedule_action(schedules, name, "remove", principal)
+    return found
+
+
 @v1.put("/sessions/{session:path}/limit")
 async def put_limit_session(
     client: TenantClient, session: Annotated[str, Path(min_length=1, max_length=200)], body: SessionLimit
@@ -465,6 +525,19 @@ async def put_limit_session(
     """Set how much all tasks of a session may spend together."""
     limit = await set_session_limit(client, session, body.budget)
     return SessionLimitView(session=session, limit=limit)
+
+
+@v1.post("/sessions/{session:path}/forget")
+async def post_forget_session(
+    client: TenantClient,
+    session: Annotated[str, Path(min_length=1, max_length=200)],
+    body: SessionForgetRequest,
+) -> ForgetResult:
+    """Delete a session's tasks from memory, or everything that they have. All of them must be over.
+
+    This cannot be undone. It needs the role `approve`.
+    """
+    return await forget_session(client, session, body)
 
 
 @v1.post("/client/{role}/{name}", include_in_schema=False)

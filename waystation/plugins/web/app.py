@@ -64,7 +64,7 @@ from waystation.plugins.web.access import (
     describe_unknown_outcome,
 )
 from waystation.plugins.web.event_feed import EventFeed
-from waystation.plugins.web.principals import Authenticator, build_local_sign_in_url, generate_token
+from waystation.plugins.web.principals import AssistantPolicy, Authenticator, build_local_sign_in_url, generate_token
 from waystation.plugins.web.report_exports import ReportExporter
 from waystation.plugins.web.request_bodies import format_body_fault, format_faults
 from waystation.plugins.web.request_timeouts import RequestTimeoutProtocol
@@ -147,6 +147,8 @@ class ServerDeps(NamedTuple):
     """None: there is no memory here."""
     links: ReportLinkStore | None = None
     """None: reports cannot be shared by links."""
+    folders: AssistantPolicy | None = None
+    """Policy whose roots people with a key may name in schedules; None: no folder."""
 
 
 def create_app(site: SiteConfig, client: Client, tenant: str, deps: ServerDeps) -> ASGIApp:
@@ -172,7 +174,7 @@ def create_app(site: SiteConfig, client: Client, tenant: str, deps: ServerDeps) 
         lifespan=lasting,
     )
     app.state.tenants, app.state.access, app.state.reports = tenants, signs_in, ReportExporter()
-    app.state.previews, app.state.links = UploadReader(), deps.links
+    app.state.previews, app.state.links, app.state.folders = UploadReader(), deps.links, deps.folders
     app.include_router(site.api)
     app.include_router(site.pages)
     app.mount("/static", StaticFiles(directory=site.files))

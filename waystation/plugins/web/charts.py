@@ -156,7 +156,7 @@ MAX_DATE_LABELS, MAX_AXIS_STEPS = 8, 4
 
 
 class SpentGroup(NamedTuple):
-    """A task, a role or a model, with its spending.
+    """A task, session, role or model, with its spending.
 
     `colour`: a number up to `MAX_COLOURED_GROUPS`, which all groups without a colour of their own share.
     """
@@ -165,6 +165,8 @@ class SpentGroup(NamedTuple):
     label: str
     spent: SpendingLine
     colour: int
+    first_title: str = ""
+    """Of a session: the title of its first task in these days."""
 
 
 class BarSegment(NamedTuple):
@@ -228,8 +230,16 @@ def build_daily_spending_chart(spending: SpendingReport, by: SpendingGrouping) -
     scale = _scale(spending, by_day.values())
     whole = group_spending(spending.lines, by)
     dearest = sorted(whole, key=lambda name: (-scale.size(whole[name]), -whole[name].usage.total, name))
+    # The lines are in the order of their days.
+    first = {line.session: spending.titles.get(line.task_id, "") for line in reversed(spending.lines)}
     groups = {
-        name: SpentGroup(name, spending.titles.get(name) or name, whole[name], min(place, MAX_COLOURED_GROUPS))
+        name: SpentGroup(
+            name,
+            spending.titles.get(name) or name,
+            whole[name],
+            min(place, MAX_COLOURED_GROUPS),
+            first.get(name, "") if by == "session" else "",
+        )
         for place, name in enumerate(dearest)
     }
     days = spending.days.dates

@@ -12,7 +12,7 @@ from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
 from waystation.documents.documents import SkippedItem
-from waystation.kernel.errors import BadInput
+from waystation.kernel.errors import BadInput, InvalidFieldError
 from waystation.plugins.web.request_bodies import format_fault_message
 from waystation.security.untrusted import sanitize_line
 
@@ -34,6 +34,17 @@ _LABELS: Mapping[str, str] = {
     "preset": "Preset",
     "instructions": "Instructions for the agents",
     "accept": "What the report must meet",
+    "title": "Title",
+    "goal": "Goal",
+    "share": "Share",
+    "paths": "Files or folders",
+    "every": "Every",
+    "at": "At",
+    "cron": "Other times",
+    "zone": "Time zone",
+    "monthly": "Budget of a month",
+    "name": "Name",
+    "confirm": "Name of the session",
 }
 """Labels of visible fields, by name."""
 _EMPTY = "String should have at least 1 character"
@@ -66,7 +77,15 @@ class RejectedForm:
     @property
     def labelled_values(self) -> Mapping[str, str]:
         """Typed values by label, for a page that no longer has the form."""
-        return {_LABELS[name]: text for name, text in self.typed.items() if text and name in _LABELS}
+        labels = {name: _find_label(name) for name in self.typed}
+        return {label: text for name, text in self.typed.items() if text and (label := labels[name])}
+
+
+def _find_label(name: str) -> str:
+    """Return the label of a visible field, with the number of its step; empty if there is none."""
+    base, _, number = name.partition("-")
+    label = _LABELS.get(base, "")
+    return f"{label} of step {number}" if label and number.isdecimal() else "" if number else label
 
 
 NO_REJECTED_FORM = RejectedForm()
@@ -96,6 +115,8 @@ class FormErrorCollector:
         """Collect bad input raised in the block as an error of this field."""
         try:
             yield
+        except InvalidFieldError as error:
+            self._found.setdefault(error.field if error.field in _LABELS else name, str(error))
         except BadInput as error:
             self._found.setdefault(name, str(error))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from http import HTTPStatus
 from secrets import token_hex
@@ -26,6 +27,7 @@ from waystation.client.agent_contexts import (
     MemorySearchRequest,
     format_passage_origin,
 )
+from waystation.client.erasure import ForgetResult, format_removed_counts
 from waystation.client.file_previews import FilePreviews
 from waystation.client.passage_views import load_redacted_source_view, load_source_view
 from waystation.client.store_queries import DEFAULT_TASK_LIMIT
@@ -42,7 +44,9 @@ from waystation.kernel.errors import (
     Unreachable,
     WaystationError,
 )
+from waystation.kernel.roles import list_step_roles
 from waystation.memory.passages import MemoryExcerpt
+from waystation.planning.plan import MAX_STEPS
 from waystation.plugins.web.access import (
     MAX_BODY_BYTES,
     SAFE_METHODS,
@@ -53,7 +57,7 @@ from waystation.plugins.web.access import (
     get_principal,
     get_redirect_path,
 )
-from waystation.plugins.web.amounts import describe_earlier_spending
+from waystation.plugins.web.amounts import describe_earlier_spending, format_written_limit
 from waystation.plugins.web.api import (
     MAX_PAGE_SIZE,
     AgentPath,
@@ -75,7 +79,16 @@ from waystation.plugins.web.forms import (
     build_rejected_form,
     extract_form_texts,
 )
-from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, Principal
+from waystation.plugins.web.plan_forms import (
+    MAX_PLAN_FIELDS,
+    PlanFormStep,
+    add_form_step,
+    build_plan_of_form,
+    list_form_steps,
+    parse_form_steps,
+    remove_form_step,
+)
+from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, AssistantPolicy, Principal
 from waystation.plugins.web.report_exports import Exporter, draw_uploaded_passage
 from waystation.plugins.web.request_bodies import (
     TASK_ID_PATTERN,
@@ -85,11 +98,16 @@ from waystation.plugins.web.request_bodies import (
     NewEdit,
     NewFork,
     NewMessage,
+    NewPlan,
+    NewSchedule,
     NewTask,
+    SessionForgetRequest,
     TaskPath,
     TenantClient,
     TenantServiceProvider,
+    add_schedule,
     answer_selected_requests,
+    apply_schedule_action,
     build_task_request,
     cancel_task,
     create_report_link,
@@ -97,6 +115,7 @@ from waystation.plugins.web.request_bodies import (
     deny_task_request,
     deny_task_requests,
     edit_agent_context,
+    forget_session,
     fork_task,
     get_default_task_config,
     grant_task_request,
@@ -104,8 +123,10 @@ from waystation.plugins.web.request_bodies import (
     load_uploads,
     parse_session_limit,
     parse_task_budget,
+    send_plan,
     use_session_documents,
 )
+from waystation.plugins.web.schedule_forms import SCHEDULE_DAYS, build_cron
 from waystation.plugins.web.shares import (
     DEFAULT_DAYS,
     LinkPath,
@@ -130,7 +151,6 @@ from waystation.plugins.web.uploads import MAX_FILES, Uploads
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import is_amount_rejection
 from waystation.tasks.details import parse_grant
-from waystation.tasks.progress import SpendingGrouping
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import Preset, TaskPhase, TaskRequest, make_own_session_name
 from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, list_pending_approvals
@@ -141,15 +161,16 @@ SHARED_AT_ONCE, SHARED_A_SECOND = 60, 1.0
 """Rate limit of requests for shared reports from one address."""
 AT_ONCE = 50
 """Maximum number of requests that one confirmation answers."""
-MAX_FORM_FIELDS = AT_ONCE + 20
+MAX_FORM_FIELDS = MAX_PLAN_FIELDS + 20
+"""The form of a plan has the most fields."""
 MAX_PREVIEW_LINES = 2_000
 """Maximum lines of one document on the page that shows what agents would see."""
 
 _NOT_TAKEN = "what you sent was not taken: sign in, then go back to where you wrote it and send it again"
 
 REPORT_LENGTHS: tuple[ReportLength, ...] = get_args(ReportLength)
-NEW_TASK = "new-task"
-"""Id of the form that submits a task."""
+NEW_TASK, PLAN_FORM, NEW_SCHEDULE = "new-task", "plan", "new-schedule"
+"""Ids of the forms that submit a task, edit a plan and add a schedule."""
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -346,9 +367,7 @@ async def answer_by_form(request: Request, client: TenantClient, principal: Curr
 
 
 class SpendingPageQuery(SpendingQuery):
-    """Query of spending, and how it is shown. An empty form restricts nothing."""
-
-    by: SpendingGrouping = "model"
+    """Query of spending. An empty form restricts nothing."""
 
     @field_validator("since", "until", mode="before")
     @classmethod
@@ -394,7 +413,12 @@ async def render_session_page(request: Request, client: TenantClient, name: Sess
 
 
 async def _session(
-    request: Request, client: Client, name: str, limit_set: Limit | None = None, back: RejectedForm = NO_REJECTED_FORM
+    request: Request,
+    client: Client,
+    name: str,
+    limit_set: Limit | None = None,
+    back: RejectedForm = NO_REJECTED_FORM,
+    gone: ForgetResult | None = None,
 ) -> HTMLResponse:
     tasks, now = await client.list_tasks(TaskFilter(session=name)), utc_now()
     first_title = tasks[-1].title if 0 < len(tasks) < DEFAULT_TASK_LIMIT else ""
@@ -408,6 +432,7 @@ async def _session(
         newest=DEFAULT_TASK_LIMIT,
         now=now,
         limit_set=limit_set,
+        gone="" if gone is None else format_removed_counts(gone),
     )
 
 
@@ -429,14 +454,125 @@ async def session_limit_by_form(request: Request, client: TenantClient) -> Respo
     )
 
 
+@pages.post("/session/forget")
+async def forget_session_by_form(request: Request, client: TenantClient) -> Response:
+    """Delete what the tasks of a session have, once its name was typed."""
+
+    async def act(form: FormData) -> Response:
+        name, faults = _field(form, "name"), FormErrorCollector()
+        order = SessionForgetRequest(confirm=_field(form, "confirm"), everything=bool(_field(form, "everything")))
+        with faults.collecting_errors_of(WHOLE_FORM):
+            return await _session(request, client, name, gone=await forget_session(client, name, order))
+        raise faults.error
+
+    return await _taken(
+        request, act, lambda sent: _session(request, client, sent.typed.get("name", ""), back=sent), "forget"
+    )
+
+
 @pages.get("/schedules")
-async def render_schedules_page(request: Request, client: TenantClient) -> HTMLResponse:
-    """Render the schedules with their next run, and what their last run did."""
+async def render_schedules_page(
+    request: Request,
+    client: TenantClient,
+    task: Annotated[str | None, Query(pattern=TASK_ID_PATTERN)] = None,
+    added: Annotated[str, Query(max_length=60)] = "",
+) -> HTMLResponse:
+    """Render the schedules with their next run, and what their last run did.
+
+    `task`: task that a new schedule repeats. `added`: schedule that was just added.
+    """
+    task_id = None if task is None else await client.resolve_task_id(task)
+    return await _schedules(request, client, task_id=task_id, added=added)
+
+
+async def _schedules(
+    request: Request,
+    client: Client,
+    back: RejectedForm = NO_REJECTED_FORM,
+    task_id: str | None = None,
+    added: str = "",
+) -> HTMLResponse:
+    found, remark = (), ""
     try:
-        found, remark = await (await client.get_schedule_client()).list(), ""
+        schedules = await client.get_schedule_client()
+        found = await schedules.list()
+        # The server lists a new one a moment later.
+        if added and added not in {one.name for one in found}:
+            with suppress(BadInput):
+                found = (await schedules.get(added), *found)
     except Unreachable as away:
-        found, remark = (), str(away)
-    return _page(request, "schedules.html", schedules=found, remark=remark)
+        remark = str(away)
+    documents = await client.list_documents(task_id) if task_id else ()
+    return _page(
+        request,
+        "schedules.html",
+        back=RejectedForm(NEW_SCHEDULE, await load_schedule_fields(client, task_id)) if task_id else back,
+        schedules=found,
+        remark=remark,
+        repeats=task_id,
+        added=added,
+        documents=[one.name for one in documents],
+        folders=list_schedule_folders(request),
+        whens=SCHEDULE_DAYS,
+        lengths=REPORT_LENGTHS,
+        terms=await get_default_task_config(client, get_principal(request).tenant),
+    )
+
+
+def list_schedule_folders(request: Request) -> tuple[str, ...]:
+    """Return the folders below which this reader may name documents; empty if they may name any, or none."""
+    policy, who = request.app.state.folders, get_principal(request)
+    return tuple(map(str, policy.roots)) if who.proof and isinstance(policy, AssistantPolicy) else ()
+
+
+async def load_schedule_fields(client: Client, task_id: str) -> Mapping[str, str]:
+    """Return the fields of a schedule that repeats a task, in its session: the first run reports what changed since."""
+    asked = await client.get_task_request(task_id)
+    return {
+        "question": asked.question,
+        "session": asked.session,
+        "budget": format_written_limit(asked.budget) if asked.budget else "",
+        "instructions": asked.instructions,
+        "accept": "\n".join(asked.accept),
+        "length": asked.length or "",
+    }
+
+
+@pages.post("/schedules")
+async def add_schedule_by_form(request: Request, client: TenantClient, principal: CurrentPrincipal) -> Response:
+    """Add a schedule."""
+
+    async def act(form: FormData) -> Response:
+        faults = FormErrorCollector()
+        for name in ("budget", "monthly"):
+            with faults.collecting_errors_of(name):
+                parse_task_budget(_field(form, name))
+        every, at, cron = (_field(form, name) for name in ("every", "at", "cron"))
+        with faults.collecting_errors_of("at"):
+            cron = cron or build_cron(every, at)
+        optional = ("budget", "monthly", "session", "name", "length")
+        lines = {
+            name: [line.strip() for line in _field(form, name).splitlines() if line.strip()]
+            for name in ("paths", "accept")
+        }
+        new = faults.build_or_raise(
+            lambda: NewSchedule.model_validate(
+                {
+                    **lines,
+                    **{name: _field(form, name) or None for name in optional},
+                    "question": _field(form, "question"),
+                    "instructions": _field(form, "instructions"),
+                    "zone": _field(form, "zone") or "UTC",
+                    "cron": cron or "?",
+                }
+            )
+        )
+        with faults.collecting_errors_of(WHOLE_FORM):
+            made = await add_schedule(client, principal, request.app.state.folders, new)
+            return RedirectResponse(f"/schedules?added={made.name}#{made.name}", 303)
+        raise faults.error
+
+    return await _taken(request, act, lambda sent: _schedules(request, client, sent), NEW_SCHEDULE)
 
 
 ScheduleName = Annotated[str, PathField(pattern="^[a-z0-9][a-z0-9-]{0,59}$")]
@@ -450,16 +586,7 @@ async def change_schedule_by_form(
     """Run, pause, resume or remove a schedule."""
 
     async def act(_: FormData) -> Response:
-        schedules, by = await client.get_schedule_client(), principal.name or "a person on the page"
-        match action:
-            case "run":
-                await schedules.trigger(name)
-            case "pause":
-                await schedules.pause(name, f"paused by {by}")
-            case "resume":
-                await schedules.resume(name, f"resumed by {by}")
-            case "remove":
-                await schedules.remove(name)
+        await apply_schedule_action(await client.get_schedule_client(), name, action, principal)
         return RedirectResponse("/schedules", 303)
 
     return await _taken(request, act)
@@ -547,6 +674,82 @@ async def _task(
         waiting=waiting,
         shareable=request.app.state.links is not None,
     )
+
+
+@pages.get("/tasks/{task}/plan")
+async def render_plan_page(request: Request, client: TenantClient, task: TaskPath) -> HTMLResponse:
+    """Render the plan, as a form while it waits for approval."""
+    return await _plan(request, client, task)
+
+
+async def _plan(
+    request: Request,
+    client: Client,
+    task: str,
+    back: RejectedForm = NO_REJECTED_FORM,
+    steps: Sequence[PlanFormStep] | None = None,
+    chosen: int = 0,
+) -> HTMLResponse:
+    """Render the plan. `steps`: those of the form, if it was changed and not refused. `chosen`: step to continue at."""
+    task_id = await client.resolve_task_id(task)
+    seen = await client.get_newest_event_number()
+    view = await client.get_last_known_task(task_id, details=True)
+    now = list_form_steps(await client.get_plan(task_id))
+    waiting = next((one for one in list_pending_approvals(view) if one.approval.is_editable_plan), None)
+    # While no server answers, no one knows whether the plan waits: the form stays as it was sent.
+    open_form = waiting is not None or bool(view.remark and back.form)
+    typed = parse_form_steps(back.typed) if steps is None else steps
+    return _page(
+        request,
+        "plan.html",
+        back=back,
+        seen=seen,
+        view=view,
+        editable=open_form and get_principal(request).has_permission("approve"),
+        request_id=back.value(PLAN_FORM, "request_id") or (waiting.approval.request_id if waiting else ""),
+        steps=typed if typed and open_form else now,
+        left_over=typed if typed and not open_form else (),
+        chosen=chosen,
+        roles=list_step_roles(),
+        most_steps=MAX_STEPS,
+    )
+
+
+@pages.post("/tasks/{task}/plan/draft")
+async def change_plan_form(
+    request: Request,
+    client: TenantClient,
+    task: TaskPath,
+    remove: Annotated[str, Query(max_length=100)] = "",
+    keep: Annotated[str, Query(max_length=10)] = "",
+) -> Response:
+    """Render the form of a plan with a step more, or without one. Nothing is stored.
+
+    `keep`: with the same steps. It is what Enter in a field does, which otherwise would press the first button.
+    """
+
+    async def act(form: FormData) -> Response:
+        typed = extract_form_texts(form)
+        before = parse_form_steps(typed)
+        steps = before if keep else remove_form_step(before, remove) if remove else add_form_step(before)
+        chosen = 0 if remove or keep else max(1, len(steps) - 1)
+        return await _plan(request, client, task, RejectedForm(PLAN_FORM, typed), steps, chosen)
+
+    return await _taken(request, act, lambda sent: _plan(request, client, task, sent), PLAN_FORM)
+
+
+@pages.post("/tasks/{task}/plan/approve")
+async def send_plan_by_form(
+    request: Request, client: TenantClient, principal: CurrentPrincipal, task: TaskPath
+) -> Response:
+    """Replace the plan that waits for approval by the form's."""
+
+    async def act(form: FormData) -> Response:
+        plan = build_plan_of_form(parse_form_steps(extract_form_texts(form)))
+        given = FormErrorCollector().build_or_raise(lambda: NewPlan(steps=plan.steps, **_answer_of(form)))
+        return _after(task, await send_plan(client, task, given, principal))
+
+    return await _taken(request, act, lambda sent: _plan(request, client, task, sent), PLAN_FORM)
 
 
 @pages.get("/tasks/{task}/document")

@@ -363,7 +363,7 @@ class AssistantPolicy(Value):
                 "WAYSTATION_MCP_ROOTS, or give the document as text"
             )
         for root in self.roots:
-            found = _below(root, written)
+            found = find_path_below(root, written)
             if found is not None and not found.is_relative_to(self.home):
                 return found
         listed = ", ".join(map(str, self.roots))
@@ -373,7 +373,7 @@ class AssistantPolicy(Value):
         )
 
 
-def _below(root: Path, written: str) -> Path | None:
+def find_path_below(root: Path, written: str) -> Path | None:
     """Return the path if it is below the root; None if it is elsewhere, missing, or hidden."""
     if "\0" in written:
         return None

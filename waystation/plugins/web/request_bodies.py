@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path as File
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, cast
 
-from fastapi import Depends, Header, Path, Request
+from fastapi import Depends, Header, Request
+from fastapi import Path as PathField
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
@@ -15,7 +16,9 @@ from starlette.exceptions import HTTPException
 from waystation.agents.deliverables import ReportLength
 from waystation.budgets.budget import MIN_BUDGET_MICRO_USD, MIN_BUDGET_TOKENS, BudgetMode
 from waystation.client import Client
+from waystation.client.erasure import ForgetResult
 from waystation.client.remote import RemoteMethod
+from waystation.client.schedules import OWN_SESSION, ScheduleClient, ScheduleDescription, build_schedule_definition
 from waystation.client.submission import CONTROL_CHARACTERS, ForkRequest
 from waystation.documents.document_loading import (
     FORMATS,
@@ -30,12 +33,13 @@ from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem, Sour
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import UNLIMITED, Amount, Limit, parse_bounded_limit, parse_limit
 from waystation.kernel.clock import utc_now
-from waystation.kernel.errors import BadInput, WaystationError
+from waystation.kernel.errors import BadInput, InvalidFieldError, WaystationError
 from waystation.kernel.value import VALUE_ERROR_PREFIX, EagerValue, Value, describe_fault
 from waystation.memory.passages import MemoryExcerpt, MemoryQuery
+from waystation.planning.plan import MAX_PLAN_CHARACTERS, Plan, Step, find_plan_errors
 from waystation.plugins.web.access import CurrentPrincipal
 from waystation.plugins.web.event_feed import EventFeed
-from waystation.plugins.web.principals import Principal
+from waystation.plugins.web.principals import AssistantPolicy, Principal, find_path_below
 from waystation.plugins.web.shares import MadeReportLink, NewReportLink, ReportLinkStore
 from waystation.security.untrusted import (
     ServerNames,
@@ -45,7 +49,8 @@ from waystation.security.untrusted import (
     strip_invisible_characters,
 )
 from waystation.tasks.approvals import MessageInput, VerifiedName
-from waystation.tasks.details import parse_grant
+from waystation.tasks.details import format_request_and_answer, parse_grant
+from waystation.tasks.schedules import Overlap
 from waystation.tasks.signals import (
     AnswerResult,
     ContextEditAction,
@@ -92,7 +97,7 @@ async def get_tenant_client(request: Request, principal: CurrentPrincipal) -> Cl
 TenantClient = Annotated[Client, Depends(get_tenant_client)]
 TASK_ID_PATTERN = "^(task-)?[0-9a-f]{4,16}$"
 """Pattern of a task's id, or its first characters."""
-TaskPath = Annotated[str, Path(pattern=TASK_ID_PATTERN, description="Id of the task, or its first characters.")]
+TaskPath = Annotated[str, PathField(pattern=TASK_ID_PATTERN, description="Id of the task, or its first characters.")]
 RequestKey = Annotated[
     str | None,
     Header(
@@ -175,6 +180,44 @@ class Denial(EagerValue):
     note: NoteField = ""
 
 
+class NewPlan(EagerValue):
+    """A plan in place of the one that waits for approval. A step may also have a `share`, like `40k` or `25%`."""
+
+    steps: tuple[Step, ...] = Field(max_length=100, description="All steps in order, each with a goal.")
+    request_id: str | None = Field(
+        default=None,
+        max_length=200,
+        description="Id of the request that you looked at: the plan is refused if it was answered meanwhile.",
+    )
+    by: ByField = ""
+    note: NoteField = ""
+
+
+class NewSchedule(EagerValue):
+    """A question that is asked again and again, as `waystation schedule add` takes it."""
+
+    question: str = Field(min_length=1, max_length=20_000, description="The question that each report answers.")
+    paths: tuple[Annotated[str, Field(min_length=1, max_length=4_000)], ...] = Field(
+        min_length=1, max_length=100, description="Absolute paths of files or folders on the workers' machine."
+    )
+    cron: str = Field(min_length=1, max_length=200, description="Times of the runs: `0 7 * * 1` for Mondays at 07:00.")
+    zone: str = Field(default="UTC", min_length=1, max_length=100, description="Time zone, like Europe/Oslo.")
+    budget: str | None = Field(default=None, max_length=60, description="Budget of each run; default: the setting.")
+    monthly: str | None = Field(
+        default=None, max_length=60, description="Budget of all runs in a calendar month (UTC); default: no limit."
+    )
+    session: str | None = Field(
+        default=None, min_length=1, max_length=200, description="Session of the tasks; default: a new one."
+    )
+    name: str | None = Field(
+        default=None, max_length=60, description="Name of lower-case letters, digits and hyphens; default: made."
+    )
+    overlap: Overlap = Field(default="skip", description="What happens if a run is in progress.")
+    instructions: str = Field(default="", max_length=100_000, description="Instructions for the agents.")
+    accept: tuple[str, ...] = Field(default=(), description="Criteria that each report must meet.")
+    length: ReportLength | None = Field(default=None, description="Length of the reports.")
+
+
 class NewDelivery(EagerValue):
     """An order to end a task with a report of what it has."""
 
@@ -226,6 +269,16 @@ class SessionLimit(EagerValue):
     budget: str | None = Field(min_length=1, max_length=60, description="An amount; null or `unlimited` for no limit.")
 
 
+class SessionForgetRequest(EagerValue):
+    """An order to delete what the tasks of a session have."""
+
+    confirm: str = Field(max_length=200, description="The name of the session again.")
+    everything: bool = Field(
+        default=False,
+        description="Also delete questions, documents, transcripts, reports and histories, not only memory.",
+    )
+
+
 def format_fault_message(message: str) -> str:
     """Format pydantic's message, in our words if it is an error of ours."""
     return replace_control_characters(message.removeprefix(VALUE_ERROR_PREFIX))
@@ -236,6 +289,7 @@ _SHAPES: Mapping[str, str] = {
     "procedures": 'objects, each with a name and a text: [{"name": "style.md", "text": "..."}]',
     "accept": 'texts: ["every figure has a source"]',
     "servers": 'names of tool servers: ["github"]',
+    "steps": 'objects: [{"id": "research-1", "role": "research", "title": "...", "goal": "...", "needs": []}]',
 }
 """Item shapes of the lists in bodies."""
 _KINDS = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type", "tuple_type", "list_type"})
@@ -300,10 +354,10 @@ async def read_uploads(files: Sequence[UploadFile]) -> UploadReadResult:
     paths = [sanitize_upload_path(file.filename or "") for file in files]
     with TemporaryDirectory() as folder:
         for number, file in enumerate(files):
-            own = File(folder) / str(number)
+            own = Path(folder) / str(number)
             own.mkdir()
             (own / _short(paths[number].rpartition("/")[2])).write_bytes(await file.read())
-        loaded = await run_in_threadpool(load_documents, [File(folder)], require_readable=False)
+        loaded = await run_in_threadpool(load_documents, [Path(folder)], require_readable=False)
     return UploadReadResult(paths, loaded)
 
 
@@ -414,6 +468,16 @@ async def set_session_limit(client: Client, session: str, budget: str | None) ->
     return limit
 
 
+async def forget_session(client: Client, session: str, order: SessionForgetRequest) -> ForgetResult:
+    """Delete what the tasks of a session have.
+
+    Raises InvalidFieldError for another name in `confirm`; as `Client.forget_session`.
+    """
+    if order.confirm != session:
+        raise InvalidFieldError("confirm", f"type {sanitize_line(session)} to confirm that it is this session")
+    return await client.forget_session(session, everything=order.everything)
+
+
 _MIN_BUDGET = Amount(tokens=MIN_BUDGET_TOKENS, micro_usd=MIN_BUDGET_MICRO_USD)
 
 
@@ -453,6 +517,113 @@ async def deny_task_request(client: Client, task: str, body: Denial, principal: 
     """Deny one request, by its id."""
     task_id, by = await client.resolve_task_id(task), principal.resolve_signature(body.by)
     return await client.deny(task_id, request_id=body.request_id, finish=body.finish, note=body.note, by=by)
+
+
+async def send_plan(client: Client, task: str, body: NewPlan, principal: Principal) -> AnswerResult:
+    """Replace the plan of a task that waits for its approval. A refusal names who answered before.
+
+    Raises BadInput for a plan that cannot run.
+    """
+    task_id, plan = await client.resolve_task_id(task), Plan(steps=body.steps)
+    if len(plan.model_dump_json()) > MAX_PLAN_CHARACTERS:
+        raise BadInput(f"the plan has more than {MAX_PLAN_CHARACTERS:,} characters: shorten it")
+    if faults := find_plan_errors(plan):
+        raise BadInput(f"the plan cannot run: {'; '.join(faults)}")
+    answer = await client.review_plan(task_id, plan, principal.name or body.by, body.note, body.request_id)
+    if answer.outcome != "refused":
+        return answer
+    view = await client.get_last_known_task(task_id, details=True)
+    asked = next((one for one in view.approvals if one.about_plan and body.request_id in {None, one.request_id}), None)
+    if asked is None or asked.decision == "pending":
+        return answer
+    before = format_request_and_answer(asked, over=True)
+    return answer.replace(reason=f"the plan has changed since you opened it: {before}")
+
+
+def resolve_schedule_paths(
+    written: Sequence[str], principal: Principal, folders: AssistantPolicy | None
+) -> tuple[str, ...]:
+    """Return the paths of a schedule's documents.
+
+    The holder of the printed token is the server's user and may name any path. A person with a key may name what is
+    below the folders that the server's settings release for reading (`WAYSTATION_MCP_ROOTS`).
+
+    Raises:
+        InvalidFieldError: A path is relative, or may not be named.
+    """
+    paths = [Path(one).expanduser() for one in written]
+    if relative := next((one for one in paths if not one.is_absolute()), None):
+        words = f"give a whole path, like /srv/contracts, not {sanitize_line(str(relative))!r}"
+        raise InvalidFieldError("paths", words)
+    if not principal.proof:
+        return tuple(map(str, paths))
+    ours = folders if folders is not None and folders.tenant == principal.tenant else None
+    roots = () if ours is None else ours.roots
+    found = [next((real for root in roots if (real := find_path_below(root, str(one)))), None) for one in paths]
+    for path, real in zip(paths, found, strict=True):
+        if real is None or (ours is not None and real.is_relative_to(ours.home)):
+            listed = ", ".join(map(str, roots))
+            raise InvalidFieldError(
+                "paths",
+                f"with a key, {sanitize_line(str(path))!r} may not be read"
+                + (f": give a file or folder below {listed}" if listed else ": this server releases no folder")
+                + " (WAYSTATION_MCP_ROOTS)",
+            )
+    return tuple(str(real) for real in found)
+
+
+async def add_schedule(
+    client: Client, principal: Principal, folders: AssistantPolicy | None, new: NewSchedule
+) -> ScheduleDescription:
+    """Create a schedule, after its documents were read once.
+
+    Raises BadInput, InvalidFieldError, ValidationError; Unreachable.
+    """
+    paths = resolve_schedule_paths(new.paths, principal, folders)
+    request = TaskRequest(
+        question=new.question,
+        tenant=principal.tenant,
+        request_id="schedule",
+        session=new.session or OWN_SESSION,
+        budget=parse_optional_limit(new.budget),
+        accept=new.accept,
+        length=new.length,
+        instructions=new.instructions,
+    )
+    given = {
+        "name": new.name or None,
+        "paths": paths,
+        "timing": {"cron": new.cron, "zone": new.zone, "overlap": new.overlap},
+        "monthly": parse_optional_limit(new.monthly) or Limit(),
+    }
+    try:
+        definition = build_schedule_definition(given, request)
+    except ValidationError as error:
+        if any("name" in fault["loc"] for fault in error.errors()):
+            words = "a name has at most 60 lower-case letters, digits and hyphens, like weekly"
+            raise InvalidFieldError("name", words) from error
+        raise
+    try:
+        await run_in_threadpool(load_documents, [Path(path) for path in paths])
+    except BadInput as error:
+        raise InvalidFieldError("paths", str(error)) from error
+    return await (await client.get_schedule_client()).add(definition)
+
+
+async def apply_schedule_action(
+    schedules: ScheduleClient, name: str, action: Literal["run", "pause", "resume", "remove"], principal: Principal
+) -> None:
+    """Run, pause, resume or remove a schedule. Raises BadInput for an unknown name."""
+    by = principal.name or "a person on the page"
+    match action:
+        case "run":
+            await schedules.trigger(name)
+        case "pause":
+            await schedules.pause(name, f"paused by {by}")
+        case "resume":
+            await schedules.resume(name, f"resumed by {by}")
+        case "remove":
+            await schedules.remove(name)
 
 
 async def deliver_task(client: Client, task: str, body: NewDelivery, principal: Principal) -> AnswerResult:

@@ -46,9 +46,10 @@ async def open_site_server(
         for_models = await stack.enter_async_context(await Client.connect(settings))
         memory = await stack.enter_async_context(aclosing(MemoryReader(settings)))
         page = f"https://{access.names[0]}/tasks/" if access.names else f"http://127.0.0.1:{access.port}/tasks/"
-        assistant = AssistantGateway(for_models, settings, AssistantPolicy.from_settings(settings), memory, page)
+        folders = AssistantPolicy.from_settings(settings)
+        assistant = AssistantGateway(for_models, settings, folders, memory, page)
         site = SiteConfig(v1, pages, FOLDER / "static", render_error_page, AssistantServer(assistant))
-        let_in = ServerDeps(access, identities, connected, memory, ReportLinkStore(settings.home / FILE))
+        let_in = ServerDeps(access, identities, connected, memory, ReportLinkStore(settings.home / FILE), folders)
         yield SiteServer(create_app(site, client, settings.tenant, let_in))
 
 

@@ -29,7 +29,7 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from waystation.kernel.errors import BadInput, Unreachable
+from waystation.kernel.errors import BadInput, InvalidFieldError, Unreachable
 from waystation.kernel.temporal_names import (
     SCHEDULED_RUN_WORKFLOW,
     SCHEDULED_TASK_PRIORITY,
@@ -86,16 +86,18 @@ class TemporalScheduleClient:
             async with self._answering(name):
                 await self._client.create_schedule(name, schedule, rpc_timeout=RPC_TIMEOUT)
         except ScheduleAlreadyRunningError:
-            raise BadInput(
-                "a schedule with this name, or with the same question about the same files, exists already: "
-                "`waystation schedule list` shows it. Give another --name, or remove that one first"
+            raise InvalidFieldError(
+                "name",
+                "a schedule with this name, or with the same question about the same files, exists already: give "
+                "another name, or remove that one first",
             ) from None
         except RPCError as error:
             if error.status != RPCStatusCode.INVALID_ARGUMENT:
                 raise
-            raise BadInput(
-                f"--cron {timing.cron!r} in --zone {timing.zone!r} cannot be used ({error.message}): five fields, like "
-                "'0 7 * * 1' for Mondays at seven, and a zone like Europe/Oslo"
+            raise InvalidFieldError(
+                "cron",
+                f"the times {timing.cron!r} in the zone {timing.zone!r} cannot be used ({error.message}): give five "
+                "fields, like '0 7 * * 1' for Mondays at seven, and a zone like Europe/Oslo",
             ) from None
 
     async def pause(self, schedule_id: str, note: str) -> None:

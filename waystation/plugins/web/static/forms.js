@@ -28,7 +28,7 @@ const swap = (form, fresh) => {
   if (zone) fresh.querySelector("[data-uploads]")?.replaceWith(zone);
   form.replaceWith(fresh);
   asTyped(fresh);
-  (fresh.querySelector("[aria-invalid]") ?? fresh.querySelector(".fault"))?.focus();
+  (fresh.querySelector("[aria-invalid]") ?? fresh.querySelector(".fault") ?? fresh.querySelector("[autofocus]"))?.focus();
 };
 
 const send = async (form, to) => {

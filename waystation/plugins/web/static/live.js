@@ -247,6 +247,11 @@ const rememberName = (part) => {
   }
 };
 
+// A new schedule runs in the reader's zone, unless they choose another.
+for (const zone of document.querySelectorAll("form:not([data-back]) input[data-zone]")) {
+  zone.value = zone.defaultValue = Intl.DateTimeFormat().resolvedOptions().timeZone || zone.value;
+}
+
 localTimes(document);
 enableCopying(document);
 rememberName(document);

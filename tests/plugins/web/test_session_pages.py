@@ -1,0 +1,84 @@
+"""A session that is forgotten from its page, and over the HTTP API."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.test_attacks_web_pages import ACCESS, NO_SERVER, store_running_task
+from tests.plugins.web.test_plan_pages import open_stub_site
+from tests.support.finished_tasks import store_finished_task
+from waystation.client import Client
+from waystation.config.settings import Settings
+from waystation.kernel.errors import Unreachable
+from waystation.plugins.web.access import get_required_role
+
+SESSION = "default"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    return Settings(home=tmp_path / "home", offline=True)
+
+
+def fill_form(**more: str) -> Mapping[str, str]:
+    """Fill the form as a browser sends it."""
+    return {"mark": ACCESS.csrf_token, "name": SESSION, "confirm": SESSION, **more}
+
+
+async def find_session(client: Client) -> str:
+    """Return the session of the only task."""
+    (task,) = await client.list_tasks()
+    return task.session
+
+
+async def test_a_session_is_forgotten_once_its_name_was_typed(settings: Settings) -> None:
+    await store_finished_task(settings)
+    async with open_stub_site(settings) as (asking, client):
+        name = await find_session(client)
+        page = await asking.get("/session", params={"name": name})
+        wrong = await asking.post("/session/forget", data=fill_form(name=name, confirm="other", everything="yes"))
+        untouched = client.forgotten
+        sent = await asking.post("/session/forget", data=fill_form(name=name, confirm=name, everything="yes"))
+    assert "Forget this session" in page.text
+    assert (wrong.status_code, untouched) == (400, None)
+    assert 'aria-describedby="forget-confirm-fault"' in wrong.text
+    assert 'name="everything" value="yes" checked' in wrong.text
+    assert (sent.status_code, client.forgotten) == (200, (name, True))
+    assert "Forgotten: 1 task, 2 passages" in sent.text
+    assert "Backups still contain it." in sent.text
+
+
+async def test_a_session_at_work_is_not_forgotten(settings: Settings) -> None:
+    await store_running_task(settings)
+    async with open_stub_site(settings) as (asking, client):
+        sent = await asking.post("/session/forget", data=fill_form())
+    assert (sent.status_code, client.forgotten) == (400, None)
+    assert "A task of it runs: wait until it has ended." in sent.text
+
+
+async def test_a_session_is_forgotten_over_http_with_its_name_in_the_body(settings: Settings) -> None:
+    await store_finished_task(settings)
+    async with open_stub_site(settings) as (asking, client):
+        name = await find_session(client)
+        wrong = await asking.post(f"/v1/sessions/{name}/forget", json={"confirm": "other"})
+        missing = await asking.post(f"/v1/sessions/{name}/forget", json={})
+        untouched = client.forgotten
+        sent = await asking.post(f"/v1/sessions/{name}/forget", json={"confirm": name})
+    assert (wrong.status_code, missing.status_code, untouched) == (400, 422, None)
+    assert (sent.status_code, sent.json()["removed"]["passages"]) == (200, 2)
+    assert client.forgotten == (name, False)
+
+
+async def test_without_a_server_nothing_is_forgotten_and_the_page_says_so(settings: Settings) -> None:
+    await store_finished_task(settings)
+    async with await Client.connect(settings) as client:
+        name = await find_session(client)
+        with pytest.raises(Unreachable):
+            await client.forget_session(name, everything=False)
+
+
+def test_forgetting_needs_the_role_that_approves() -> None:
+    assert get_required_role("POST", "/session/forget") == "approve"
+    assert get_required_role("POST", "/v1/sessions/any/name/forget") == "approve"
