@@ -51,9 +51,10 @@ _REFUSED, _OVERLOADED = 429, 529
 class _Waiter:
     request_tokens: int
     max_output: int
-    admitted: asyncio.Future[RateAmount]
-    """What was subtracted from the lease for it."""
+    admitted: asyncio.Future[None]
     observer: WaitObserver
+    taken: RateAmount = NOTHING
+    """What was subtracted from the lease for it."""
     is_waiting: bool = False
     """Whether it waits for the provider, as its observer knows."""
 
@@ -227,7 +228,7 @@ class ScopeLimiter:
             self._pump = asyncio.create_task(self._admit_waiting())
         try:
             async with asyncio.timeout(max_wait):
-                taken = await asyncio.shield(waiter.admitted)
+                await asyncio.shield(waiter.admitted)
         except TimeoutError:
             self._leave_queue(tenant, waiter)
             raise ModelUnavailable(
@@ -241,13 +242,13 @@ class ScopeLimiter:
             raise
         if waiter.is_waiting:
             observer.end_wait(self._now - began)
-        return taken
+        return waiter.taken
 
     def _leave_queue(self, tenant: str, waiter: _Waiter) -> None:
         """Remove a call that is given up. If it was admitted at the same moment, its share goes back to the lease."""
         self._queue.remove(tenant, waiter)
         if waiter.admitted.done():
-            self._give_back(waiter.admitted.result())
+            self._give_back(waiter.taken)
         waiter.admitted.cancel()
 
     async def _admit_waiting(self) -> None:
@@ -262,7 +263,8 @@ class ScopeLimiter:
             size = self._measure(waiter)
             if (taken := self._take(size)) is not None:
                 self._queue.take(tenant, self.limits.compute_share(size))
-                waiter.admitted.set_result(taken)
+                waiter.taken = taken
+                waiter.admitted.set_result(None)
             elif (early := self._ask_after - self._now) > 0:
                 await self._pause(early)
             else:
