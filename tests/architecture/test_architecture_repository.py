@@ -34,7 +34,7 @@ NAME = re.compile(
 EXAMPLE_NAMES = {
     *("CountWordsInput", "CountWordsTool", "count_words"),
     *("RememberTermInput", "RememberTermTool", "Term", "add_term", "list_terms", "remember_term", "term_id"),
-    *("TaskPriority", "WITHDRAWAL", "WithdrawInput", "set_deadline", "set_priority", "withdraw_request"),
+    *("ImportanceChange", "WITHDRAWAL", "WithdrawInput", "set_deadline", "set_importance", "withdraw_request"),
 }
 """What the examples in CONTRIBUTING.md add."""
 EXAMPLE_PATHS = {"harbour-tools/harbour_tools.py"}

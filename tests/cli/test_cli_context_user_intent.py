@@ -162,7 +162,7 @@ def test_pins_over_their_cap_are_refused_by_name(context_cli: ContextCommand) ->
     code, out, err = context_cli.run("compact", given, *options)
     assert (code, out) == (2, "")
     assert "messages[4] has 1," in err
-    assert "pinned are: messages[3] (1," in err
+    assert "Pinned now: messages[3] (1," in err
     assert "there is no message 'messages[99]'" in context_cli.run("compact", given, "--pin", "99")[2]
 
 

@@ -88,7 +88,7 @@ def test_with_another_key_or_none_a_secret_is_not_to_be_had(
 ) -> None:
     assert typed("WIKI", SECRET) == 0
     monkeypatch.setenv("WAYSTATION_KEY", HEX)
-    with pytest.raises(BadInput, match="is not the key that this was encrypted with"):
+    with pytest.raises(BadInput, match="is not the key that this data was encrypted with"):
         asyncio.run(kept(Settings(home=without_server.home), "WIKI"))
     monkeypatch.delenv("WAYSTATION_KEY")
     asyncio.run(claimed(without_server))

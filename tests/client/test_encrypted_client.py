@@ -82,13 +82,13 @@ async def test_without_a_key_nothing_is_shown_and_no_answer_is_sent_in_plain(hom
 
 async def test_with_another_key_nothing_is_sent_that_no_worker_could_read(home: Path) -> None:
     async with await Client.connect(settings_with(home, OTHER)) as client:
-        with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the key that this was encrypted with"):
+        with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the key that this data was encrypted with"):
             await client.submit(asked(), ())
 
 
 async def test_workers_with_another_key_do_not_start_whatever_queues_they_serve(home: Path) -> None:
     settings = settings_with(home, OTHER).replace(queues="workflows", qdrant_url="http://127.0.0.1:1")
-    with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the key that this was encrypted with"):
+    with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the key that this data was encrypted with"):
         async with run_configured_workers(settings):
             pass
 
@@ -141,7 +141,7 @@ def test_a_platform_that_encrypts_serves_a_codec_to_its_ui_and_ends_it(shell: Sh
     assert f"a codec server at {host} decrypts them for the UI" in shell.run("doctor").stdout
     assert status["codec_endpoint"] not in shell.run("doctor").stdout
     wrong = shell.with_settings(WAYSTATION_KEY=OTHER.hex()).run("doctor")
-    assert "FAIL payloads: the key in WAYSTATION_KEY is not the key that this was encrypted with" in wrong.stdout
+    assert "FAIL payloads: the key in WAYSTATION_KEY is not the key that this data was encrypted with" in wrong.stdout
     assert shell.run("down").returncode == 0
     with pytest.raises(OSError, match="refused"):
         urlopen(f"http://{host}")

@@ -56,5 +56,5 @@ async def test_work_goes_on_under_another_key_and_only_the_old_originals_are_gon
         assert MAIL in (await restore_task_text(settings, second, later)).text
         async with await Client.connect(settings) as client:
             assert await client.get_report(first) == report
-        with pytest.raises(BadInput, match="is not the key that this was encrypted with"):
+        with pytest.raises(BadInput, match="is not the key that this data was encrypted with"):
             await restore_task_text(settings, first, report)

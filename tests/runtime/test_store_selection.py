@@ -50,7 +50,7 @@ async def test_nothing_is_encrypted_with_another_key_than_the_workers_have(tmp_p
     workers = Settings.model_validate({"home": tmp_path, "key": KEY})
     async with aclosing(await open_store(workers)) as store:
         assert await store.claim_key(compute_key_check(load_or_create_installation_key(workers)))
-    with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the key that this was encrypted with"):
+    with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the key that this data was encrypted with"):
         await open_store(Settings.model_validate({"home": tmp_path, "key": OTHER_KEY}))
 
 
