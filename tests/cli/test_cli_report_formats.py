@@ -247,7 +247,7 @@ def test_as_data_the_report_has_its_citations(task_id: str, ran: Ran) -> None:
         "place": "",
         "quotation": None,
         "fault": "there is no such document",
-        "record": {"title": "", "date": "", "retrieved": "", "digest": ""},
+        "metadata": {"title": "", "date": "", "retrieved": "", "digest": ""},
     }
 
 

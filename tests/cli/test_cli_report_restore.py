@@ -84,7 +84,9 @@ def test_another_key_is_refused_by_the_name_of_where_it_came_from(
     Settings().key_file.write_bytes(bytes(32))
     code, out, err = ran("report", task_id, "--restore")
     assert (code, out) == (2, "")
-    assert err.startswith(f"waystation: the key in {Settings().key_file} is not the key that this data was encrypted with")
+    assert err.startswith(
+        f"waystation: the key in {Settings().key_file} is not the key that this data was encrypted with"
+    )
     monkeypatch.setenv("WAYSTATION_KEY", HEX)
     assert ran("report", task_id, "--restore")[2].startswith("waystation: the key in WAYSTATION_KEY is not the key")
     Settings().key_file.write_bytes(b"short")

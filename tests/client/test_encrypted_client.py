@@ -82,7 +82,9 @@ async def test_without_a_key_nothing_is_shown_and_no_answer_is_sent_in_plain(hom
 
 async def test_with_another_key_nothing_is_sent_that_no_worker_could_read(home: Path) -> None:
     async with await Client.connect(settings_with(home, OTHER)) as client:
-        with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the key that this data was encrypted with"):
+        with pytest.raises(
+            BadInput, match="the key in WAYSTATION_KEY is not the key that this data was encrypted with"
+        ):
             await client.submit(asked(), ())
 
 

@@ -70,4 +70,4 @@ async def test_of_a_month_s_budget_a_run_takes_what_it_was_found_to_hold_and_oth
     counted = month(50_000, {settled.ref.task_id: Amount(tokens=10_000)})
     assert await store.register_scheduled_task(scheduled(4), [], counted) == ""
     assert await store.register_scheduled_task(scheduled(4), [], counted) == ""  # an attempt after one that was lost
-    assert "hold 50,000 tokens" in await store.register_scheduled_task(scheduled(5), [], counted)
+    assert "spent or reserved 50,000 tokens" in await store.register_scheduled_task(scheduled(5), [], counted)

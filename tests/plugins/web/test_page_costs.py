@@ -15,7 +15,7 @@ from waystation.tasks.progress import AgentCharge, CostBreakdown, UnansweredCall
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COUNTS = st.integers(0, 3_000_000)
-HEADS = ["Agent", "Model", "For", "Calls", "Counted against the budget", "Read from the cache", "Price"]
+HEADS = ["Agent", "Model", "For", "Calls", "Counts against the budget", "Read from the cache", "Price"]
 
 
 class Cells(HTMLParser):
