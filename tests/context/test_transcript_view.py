@@ -155,7 +155,8 @@ def test_the_text_has_summaries_at_their_place_the_outermost_first() -> None:
     headings = [text.partition("\n")[0] for text in format_transcript(log)]
     assert headings[:9] == [
         "[m1] user",
-        "── summary bbbbbbbb (window) stands for 4 messages: summary aaaaaaaa, m4, m5 · the check of the summary added open items: 1",
+        "── summary bbbbbbbb (window) stands for 4 messages: summary aaaaaaaa, m4, m5"
+        " · the check of the summary added open items: 1",
         "── summary aaaaaaaa (window) stands for 2 messages: m2, m3 · hidden by summary bbbbbbbb"
         " · the check of the summary added open items: 1",
         "[m2] assistant · hidden by summary aaaaaaaa",
