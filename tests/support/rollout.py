@@ -76,11 +76,16 @@ class PhasedTasks:
             request = make_task_request(f"{wave} {phase}", question=f"How is the bar crossed, in {wave} {phase}?")
             assert make_task_id(request) == self.get_task(wave, phase).id
             await self.submitter.submit(request, under=PHASES[phase].config, documents=DOCUMENTS)
-        held = {self._get_held_id(wave, phase) for phase in self.phases if PHASES[phase].held}
 
         async def list_missing() -> list[str]:
-            unasked = [task.id for task in self.list_waiting(wave) if not await list_open_requests(task)]
-            return [*sorted(held - self.holder.arrived), *unasked]
+            missing: list[str] = []
+            for phase in self.phases:
+                if PHASES[phase].held:
+                    reached = self._get_held_id(wave, phase) in self.holder.arrived
+                else:
+                    reached = bool(await list_open_requests(self.get_task(wave, phase)))
+                missing += [] if reached else [phase]
+            return missing
 
         async def stand() -> bool:
             await asyncio.sleep(LOOK_SECONDS)
