@@ -97,7 +97,8 @@ async def run_build(
     interceptors: Sequence[Interceptor] = (),
 ) -> AsyncGenerator[None]:
     """Run the workers of a build until they poll. The commands of `NEW` differ."""
-    settings = Settings(versioning=versioning, build_id=build_id)
+    # Activities that are held must not take the slots that others need.
+    settings = Settings(versioning=versioning, build_id=build_id, contexts_at_once=32)
     changes = [ExtraCommandInterceptor()] if build_id == NEW else []
     interceptors = [*interceptors, *changes]
     async with run_all_workers(client, parts, settings=settings, timing=TIMING, interceptors=interceptors):
