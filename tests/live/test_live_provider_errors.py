@@ -168,7 +168,7 @@ async def test_a_task_ends_with_a_report_within_its_budget_at_an_endpoint_with_g
     assert (named in report) == ("another model" in gaps)
     assert progress.totals.possibly_billed == 0
     if "no count" in gaps:
-        assert endpoint.counts == 1
+        assert endpoint.counts <= 1, "an endpoint that does not count is not asked again"
 
 
 async def progress_of(counter: TaskSubmitter) -> TaskProgress:
