@@ -154,7 +154,7 @@ async def test_no_key_of_a_person_opens_the_address_of_assistants_nor_does_their
     async with open_keyed_client(settings, keys) as asking:
         answers = [await asking.post("/mcp", headers=make_bearer_header(one), json={}) for one in (key, theirs)]
     assert [answer.status_code for answer in answers] == [403, 401]
-    assert "on its machine" in answers[0].text
+    assert "on the server's machine" in answers[0].text
 
 
 def test_keys_that_are_made_and_revoked_at_once_are_all_made_and_revoked(keys: ApiKeyStore) -> None:
