@@ -103,7 +103,9 @@ async def test_a_key_for_assistants_opens_nothing_else(
             await asking.get("/", params={"token": key}),
         ]
     assert {answer.status_code for answer in (*read, *done)} == {403}
-    assert all("can only be used at /mcp" in answer.json()["detail"] for answer in (*read, *done)), "no role is to blame"
+    assert all("can only be used at /mcp" in answer.json()["detail"] for answer in (*read, *done)), (
+        "no role is to blame"
+    )
     assert {answer.status_code for answer in signed_in} <= {401, 403}
     assert not any("set-cookie" in answer.headers for answer in signed_in)
 

@@ -153,7 +153,10 @@ async def test_a_person_answers_by_a_form_and_an_assistant_not_for_itself(
             done, words = await call_tool(asking, "wait_for_task", task=task, seconds=60)
             assert f"{task} is done" in words
             done, words = await call_tool(asking, "approve", task=task, request_id=first)
-            assert (done, f"{first} was already approved by assistant (MCP). Open requests of {task} (done)" in words) == (
+            assert (
+                done,
+                f"{first} was already approved by assistant (MCP). Open requests of {task} (done)" in words,
+            ) == (
                 False,
                 True,
             )
