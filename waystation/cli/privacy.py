@@ -244,8 +244,8 @@ def format_near_values(near: Sequence[RelatedValue]) -> list[str]:
 
 def _described(one: RelatedValue) -> str:
     """Format a value, its type, and why it is shown."""
-    beside = f"on {format_count(one.lines, 'line')} together with the value you gave" if one.lines else ""
-    return f"{one.text} ({', '.join(filter(None, (one.type, 'similar' if one.alike else '', beside)))})"
+    found_with = f"on {format_count(one.lines, 'line')} together with the value you gave" if one.lines else ""
+    return f"{one.text} ({', '.join(filter(None, (one.type, 'similar' if one.alike else '', found_with)))})"
 
 
 def _where(location: ErasureLocation, traces: Sequence[ErasureMatch]) -> str:

@@ -160,11 +160,13 @@ class ScopeLimiter:
                 if not self._known:
                     await self._ask(NOTHING)
         tokens = 0 if self.limits.is_empty else size.estimate_tokens()
-        taken = None if self._must_wait else self._take(self._estimate.compute_size(tokens, size.max_output))
+        expected = self._estimate.compute_size(tokens, size.max_output)
+        taken = None if self._must_wait else self._take(expected)
         if taken is None:
             taken = await self._wait(tokens, size.max_output, tenant, observer, max_wait)
+            expected = self._estimate.compute_size(tokens, size.max_output)
         call = AdmittedCall(taken)
-        self._note_call(self._estimate.compute_size(tokens, size.max_output))
+        self._note_call(expected)
 
         def listen(status: int, headers: Mapping[str, str]) -> None:
             call.status = status
@@ -287,7 +289,7 @@ class ScopeLimiter:
         finally:
             for event in events:
                 event.cancel()
-        self._pausing = False
+            self._pausing = False
 
     async def _ask(self, head: RateAmount) -> None:
         """Report to the store, and fetch a lease that covers the next call."""
