@@ -102,7 +102,7 @@ async def test_an_answer_that_breaks_off_is_asked_for_again(qdrant: QdrantStub, 
     qdrant.disconnect_next(1)
     assert await memory.count("t1") == 1
     qdrant.disconnect_next(3)
-    with pytest.raises(MemoryUnavailable, match=r"does not answer \(it was closed"):
+    with pytest.raises(MemoryUnavailable, match=r"does not answer \(the connection was closed"):
         await memory.search(make_query("wheel"))
 
 
