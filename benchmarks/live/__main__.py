@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     runs = [measure(checkout, documents, options, chosen.minutes * 60) for checkout in checkouts]
     day = datetime.now(UTC).date()
-    every = [compute_figures(run, day) for run in runs]
+    every = [compute_figures(run, chosen.budget, day) for run in runs]
     print_table(
         "The default run, as the provider saw it", ("", *(checkout.name for checkout in checkouts)), build_rows(every)
     )

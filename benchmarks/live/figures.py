@@ -42,7 +42,9 @@ class RunFigures(NamedTuple):
     most_prompt: Mapping[Role, int]
     """The longest prompt, by role."""
     at_writer: int | None
-    """What all calls before the first one of the writer left of the limit; None if it made none."""
+    """What all calls before the writer's first one left of the budget as submitted, without what was granted later.
+    Negative if they spent more; None if the writer made no call.
+    """
     micro_usd: Mapping[Role, int]
     cached: float
     """Share of all input that was read from the cache."""
@@ -67,8 +69,14 @@ class RunFigures(NamedTuple):
         return self.summaries / max(1, self.fresh)
 
 
-def compute_figures(run: RunResult, day: date) -> RunFigures:
-    """The figures of a run, at the list prices of the day."""
+def compute_figures(run: RunResult, budget: int, day: date) -> RunFigures:
+    """Compute the figures of a run.
+
+    Args:
+        run: The run.
+        budget: Of the task as submitted, in tokens.
+        day: Day whose list prices apply.
+    """
     turns = [call for call in run.calls if call.role in _TURNS]
     whole = sum((call.usage for call in run.calls), Usage())
     fresh = sum(map(_fresh, run.calls))
@@ -85,7 +93,7 @@ def compute_figures(run: RunResult, day: date) -> RunFigures:
         compactions=sum(call.compacted for call in run.calls),
         least_reply=_by_role(run.calls, least=True),
         most_prompt=_by_role(run.calls, least=False),
-        at_writer=_left_for_writing(run.calls, run.limit),
+        at_writer=_left_for_writing(run.calls, budget),
         micro_usd=_dollars(run.calls, day),
         cached=whole.cached_share,
         cuts=sum(call.cut for call in run.calls),
@@ -111,7 +119,7 @@ def build_rows(every: Sequence[RunFigures]) -> list[tuple[str, ...]]:
         _row("of these for each fresh token (goal: 0.65)", [f"{one.read_per_fresh:.2f}" for one in every]),
         _row("compactions", [f"{one.compactions:,}" for one in every]),
         _row("summaries, share of fresh tokens (goal: 5 %)", [f"{one.summary_share:.1%}" for one in every]),
-        _row("left for the writer (goal: 90,000 of 600,000)", [_tokens(one.at_writer) for one in every]),
+        _row("left of the submitted budget for the writer (goal: 90,000)", [_tokens(one.at_writer) for one in every]),
         _row("replies cut by max_tokens", [f"{one.cuts:,}" for one in every]),
         _row("refused requests, failed tools", [f"{len(one.run.refusals)}, {one.errors}" for one in every]),
         *(_role_row("least max_tokens", role, [one.least_reply for one in every]) for role in ROLES),
@@ -149,10 +157,10 @@ def _by_role(calls: Sequence[RecordedRequest], *, least: bool) -> dict[Role, int
     return {role: min(values) if least else max(values) for role, values in found.items()}
 
 
-def _left_for_writing(calls: Sequence[RecordedRequest], limit: int) -> int | None:
+def _left_for_writing(calls: Sequence[RecordedRequest], budget: int) -> int | None:
     """Calls before the writer's first one are those that were answered before it."""
     first = next((place for place, call in enumerate(calls) if call.role == "writing"), None)
-    return None if first is None else limit - sum(map(_fresh, calls[:first]))
+    return None if first is None else budget - sum(map(_fresh, calls[:first]))
 
 
 def _dollars(calls: Sequence[RecordedRequest], day: date) -> dict[Role, int]:

@@ -24,9 +24,14 @@ TOOLS = tuple(
 CONTRACT = build_user_message("m1", '<step id="quays">Read.</step>')
 
 
-def request(*more: Message, most: int = 8_000, contract: Message = CONTRACT) -> ModelRequest:
+WRITER_TOOLS = (ToolSpec(name="submit_report", description="submit_report", input_schema={"type": "object"}),)
+
+
+def request(
+    *more: Message, most: int = 8_000, contract: Message = CONTRACT, tools: tuple[ToolSpec, ...] = TOOLS
+) -> ModelRequest:
     return ModelRequest(
-        model="claude-sonnet-5-5", system="Work.", messages=(contract, *more), tools=TOOLS, max_output=most
+        model="claude-sonnet-5-5", system="Work.", messages=(contract, *more), tools=tools, max_output=most
     )
 
 
@@ -123,13 +128,21 @@ async def test_the_figures_are_those_of_the_recorded_requests() -> None:
     (first,) = await asked(provider, request(most=9_000))
     await asked(provider, request(*answered(first, 1), most=7_000))
     run = RunResult("a checkout", provider.calls, (), "done", 0, 600_000, 5, 1.0)
-    found = compute_figures(run, DAY)
+    found = compute_figures(run, 600_000, DAY)
     assert (found.turns, found.thinking, found.dropped_between) == (2, 1, 0)
     assert found.fresh == sum(call.usage.fresh for call in provider.calls)
     assert found.least_reply == {"research": 7_000}
     assert found.at_writer is None
     assert found.micro_usd["research"] > 0
     assert ("least max_tokens, research", "7,000") in build_rows([found])
+
+
+async def test_what_was_granted_later_is_not_left_for_the_writer() -> None:
+    provider = Provider(script=ScriptedModel(DOCUMENTS))
+    await asked(provider, request(most=9_000))
+    await asked(provider, request(most=9_000, tools=WRITER_TOOLS))
+    run = RunResult("a checkout", provider.calls, (), "done", 3, 900_000, 5, 1.0)
+    assert compute_figures(run, 600_000, DAY).at_writer == 600_000 - provider.calls[0].usage.fresh
 
 
 @pytest.mark.parametrize("count", [25])

@@ -14,7 +14,7 @@ from benchmarks.live.run import measure
 def test_a_small_task_is_recorded_from_its_plan_to_its_report() -> None:
     run = measure(Checkout("this"), make_documents(3, scale=0.1), ["--budget", "600000"], 500)
     assert (run.phase, run.grants, run.refusals) == ("done", 0, [])
-    found = compute_figures(run, date(2026, 11, 28))
+    found = compute_figures(run, 600_000, date(2026, 11, 28))
     assert {call.role for call in run.calls} == {"plan", "research", "analysis", "writing", "review"}
     assert len({call.agent for call in run.calls if call.role == "research"}) == 3
     assert (found.cuts, found.errors) == (0, 0)
