@@ -62,7 +62,7 @@ async def test_a_rejected_summary_leads_to_truncation_and_its_charge_is_kept(
 ) -> None:
     outcome = await run_compaction(full_env, ScriptedModel([reply]))
     assert outcome.status is CompactionStatus.TRUNCATED
-    assert outcome.notes[0].startswith(f"A summary was rejected ({status})")
+    assert outcome.notes[0].startswith(f"A summary was rejected ({status}, ")
     assert outcome.totals.spent.tokens == CONVERSATION_TOKENS_SPENT + 9_400
     assert outcome.tokens_after == await estimate_request_size(full_env) < full_env.terms.trigger
     assert outcome.passages == len(full_env.memory.passages) > 0
