@@ -38,7 +38,7 @@ from waystation.reports.task_files import delete_task_files
 from waystation.runtime.hooks import AppriseNotifier, CommandCompactionHook, HttpCompactionHook, WebhookNotifier
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import load_tool_secrets
-from waystation.runtime.temporal.connect import TemporalTarget, build_workflow_link, find_target
+from waystation.runtime.temporal.connect import TemporalTarget, build_workflow_link, resolve_temporal_target
 from waystation.runtime.temporal.erasure_client import delete_found_histories, delete_histories, is_workflow_running
 from waystation.runtime.temporal.schedule_client import pause_schedule
 from waystation.runtime.temporal.task_client import TemporalTaskClient
@@ -84,7 +84,7 @@ class TemporalTaskIntake:
     @property
     def tasks(self) -> TemporalTaskClient:
         """Sessions and tasks on the server. Activities must not use the methods that wait for workflows."""
-        return TemporalTaskClient(self.client, find_target(self.settings))
+        return TemporalTaskClient(self.client, resolve_temporal_target(self.settings))
 
     def read_documents(self, paths: Sequence[str]) -> ScheduleDocuments:
         """See `TaskIntake`."""

@@ -20,7 +20,7 @@ from waystation.memory.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
 from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, get_placeholder_key, open_store
-from waystation.runtime.temporal.connect import connect_as_person, find_target
+from waystation.runtime.temporal.connect import connect_as_person, resolve_temporal_target
 from waystation.runtime.temporal.erasure_client import ActivityMemorySearch
 from waystation.tasks.task import build_reader_scope
 from waystation.workers.health import NOT_ANSWERED
@@ -276,7 +276,7 @@ async def open_memory_for_search(
 
 async def _of_workers(settings: Settings, store: SqlStore) -> MemorySearch:
     try:
-        client = await connect_as_person(find_target(settings), build_client_data_converter(settings))
+        client = await connect_as_person(resolve_temporal_target(settings), build_client_data_converter(settings))
     except Unreachable as error:
         raise Unreachable(
             f"another process has the memory of {settings.home} open, and cannot be reached through Temporal "

@@ -24,7 +24,7 @@ from waystation.models.rate_limits import NO_LIMITS, build_limit_status
 from waystation.privacy.policy import RedactionLevel, TextDestination, get_redaction_level
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, load_oldest_key, open_store, require_store_key
-from waystation.runtime.temporal.connect import connect, ensure_search_attributes, find_target
+from waystation.runtime.temporal.connect import connect, ensure_search_attributes, resolve_temporal_target
 from waystation.runtime.temporal.deployment_client import TemporalDeploymentClient
 from waystation.runtime.temporal.erasure_client import ensure_retention_workflow
 from waystation.runtime.temporal.metrics import TemporalMeter, create_prometheus_runtime, get_worker_runtime
@@ -81,7 +81,7 @@ async def run_configured_workers(settings: Settings, timing: WorkerTiming | None
     queues, traces = select_served_queues(settings), resolve_trace_target()
     runtime = _runtime(settings)
     meter = TemporalMeter(runtime.metric_meter)
-    target = find_target(settings)
+    target = resolve_temporal_target(settings)
     client = await connect(target, build_client_data_converter(settings), runtime)
     async with AsyncExitStack() as stack:
         create_private_folder(settings.home)

@@ -25,7 +25,7 @@ from waystation.context.pipeline import (
 from waystation.context.policy import CompactionPolicy, StrategyName
 from waystation.context.restoration import find_recently_read_files, with_files
 from waystation.context.strategies import STRATEGIES
-from waystation.context.summary import build_summary_message, is_summary_or_marker
+from waystation.context.summary import build_summary_message, is_compaction_message
 from waystation.context.summary_validator import RejectedSummary, SummaryCheckInput, check_summary
 from waystation.context.tokens import TokenEstimator, estimate_text
 from waystation.context.transcript import Message, PinRecord, Record, SummaryRecord, Transcript
@@ -154,5 +154,5 @@ def render_messages(middle: tuple[Message, ...], shown: tuple[Message, ...]) -> 
     """The messages as a summariser reads them."""
     names = map_tool_names(shown)
     return "\n".join(
-        message.text if is_summary_or_marker(message) else render_message(message, names) for message in middle
+        message.text if is_compaction_message(message) else render_message(message, names) for message in middle
     )

@@ -19,8 +19,8 @@ from waystation.kernel.errors import (
     ModelRejected,
     ModelUnavailable,
     RedactionAbandonedError,
+    RedactionBlockedError,
     RedactionFailed,
-    RedactionReviewRequiredError,
     RequestConflict,
     SpendingLimitReached,
     StaleFenceError,
@@ -57,7 +57,7 @@ WORTH_A_RETRY = [
     TextNotFoundError("0" * 64),
     RedactionFailed("the redactor is down"),
     TextRedactionError("took over 2 s"),
-    RedactionReviewRequiredError("after 6 attempts"),
+    RedactionBlockedError("after 6 attempts"),
     MemoryUnavailable("Qdrant does not answer"),
     WebhookUnavailable("the webhook answered 500"),
 ]

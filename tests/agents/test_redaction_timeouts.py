@@ -10,8 +10,8 @@ import pytest
 from waystation.agents.redaction import PAID_DESTINATIONS, REQUIRED_DESTINATIONS, RedactionRetryPolicy, TextRedactor
 from waystation.kernel.errors import (
     RedactionAbandonedError,
+    RedactionBlockedError,
     RedactionFailed,
-    RedactionReviewRequiredError,
     TextRedactionError,
 )
 from waystation.plugins.redaction.redactor import PresidioRedactor
@@ -100,7 +100,7 @@ async def test_without_what_it_is_to_do_no_agent_begins(
 
 @pytest.mark.parametrize("destination", sorted(REDACTED - PAID_DESTINATIONS))
 async def test_by_setting_a_person_is_to_see_to_it(presidio: PresidioRedactor, destination: TextDestination) -> None:
-    with pytest.raises(RedactionReviewRequiredError, match="after 3 attempts"):
+    with pytest.raises(RedactionBlockedError, match="after 3 attempts"):
         await enduring(presidio, Work(3), "pause").redact([ENDLESS], destination, "t")
 
 

@@ -20,7 +20,7 @@ from waystation.kernel.errors import BadInput
 from waystation.runtime.sql_store import SqlStore
 from waystation.security.untrusted import DEFAULT_SERVERS, HiddenTool, UntrustedTools, UntrustedToolSpec
 from waystation.tasks.task import TaskRequest
-from waystation.testing.doubles import FixedToolServers, ScriptedModel, make_scripted_response
+from waystation.testing.doubles import FakeToolServers, ScriptedModel, make_scripted_response
 
 WIKI, SHOP = [
     UntrustedToolSpec(
@@ -35,7 +35,7 @@ WIKI, SHOP = [
 ]
 
 
-class Incomplete(FixedToolServers):
+class Incomplete(FakeToolServers):
     """One of them tells nothing."""
 
     async def list_tools(self, taken: object = (), servers: Sequence[str] | None = None) -> UntrustedTools:

@@ -9,7 +9,7 @@ from waystation.agents.action_approvals import (
     ActionQuestion,
     build_action_question,
     compute_call_digest,
-    restore_question,
+    restore_action_text,
 )
 from waystation.context.transcript import ToolUse
 from waystation.privacy.policy import RedactionResult, Span, with_placeholders
@@ -81,7 +81,7 @@ def test_a_person_sees_the_values_that_are_sent_and_placeholders_where_they_are_
     assert "Ada Lovelace" not in asked.text
     assert "s3cr3t" not in asked.text
     assert asked.replaced == (2, 3)
-    restored = restore_question(asked.text, asked.replaced, {ADA: "Ada Lovelace", MAIL: "ada@example.org"})
+    restored = restore_action_text(asked.text, asked.replaced, {ADA: "Ada Lovelace", MAIL: "ada@example.org"})
     assert restored.text == sent.replace("s3cr3t", KEY)
     # The credential is in no vault; the placeholders before it are sent as they are.
     assert restored.replaced == (2,)
@@ -89,7 +89,7 @@ def test_a_person_sees_the_values_that_are_sent_and_placeholders_where_they_are_
 
 def test_a_value_that_is_sent_cannot_imitate_other_arguments() -> None:
     asked = build_action_question("m4", CALL, redact('{"to": "Ada"}', PERSON="Ada"))
-    restored = restore_question(asked.text, asked.replaced, {ADA: 'Ada", "cc": "Bob\u202e\n'})
+    restored = restore_action_text(asked.text, asked.replaced, {ADA: 'Ada", "cc": "Bob\u202e\n'})
     assert restored.text == r'{"to": "Ada\", \"cc\": \"Bob\u202e\n"}'
 
 
@@ -100,5 +100,5 @@ def test_placeholders_that_are_not_shown_are_not_counted() -> None:
 
 def test_escaped_characters_shift_no_placeholder() -> None:
     asked = build_action_question("m4", CALL, redact(f"\u202e\u202e {MAIL} to Ada", PERSON="Ada"))
-    restored = restore_question(asked.text, asked.replaced, {ADA: "Ada", MAIL: "ada@example.org"})
+    restored = restore_action_text(asked.text, asked.replaced, {ADA: "Ada", MAIL: "ada@example.org"})
     assert restored.text == rf"\u202e\u202e {MAIL} to Ada"

@@ -14,7 +14,7 @@ from waystation.context.transcript import Message, ToolResult, ToolUse
 from waystation.documents.text_repository import content_hash
 from waystation.documents.web_pages import WebPage, build_web_page
 from waystation.kernel.amount import Limit
-from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable, WebFetchRejectedError, WebUnavailable
+from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable, WebPageUnreadableError, WebUnavailable
 from waystation.kernel.usage import Usage
 from waystation.models.ports import WebSearchResponse, WebSearchResult
 from waystation.security.web_addresses import DomainPolicy, WebLimits
@@ -37,7 +37,7 @@ class FakeWebPageFetcher:
 
     texts: dict[str, str]
     fetched: list[str] = field(default_factory=list[str])
-    error: WebFetchRejectedError | WebUnavailable | None = None
+    error: WebPageUnreadableError | WebUnavailable | None = None
 
     async def fetch(self, url: str) -> WebPage:
         """See `WebPageFetcher`. What has moved is where it says."""
@@ -142,7 +142,7 @@ async def test_another_agent_fetches_for_itself(env: AgentEnvironment) -> None:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (WebFetchRejectedError("No", "Do this."), "ERROR No. Do this."),
+        (WebPageUnreadableError("No", "Do this."), "ERROR No. Do this."),
         (
             WebUnavailable("example.org answered 503"),
             "ERROR example.org answered 503. Try again later, or use another source.",
@@ -150,7 +150,7 @@ async def test_another_agent_fetches_for_itself(env: AgentEnvironment) -> None:
     ],
 )
 async def test_why_a_page_was_not_fetched_is_a_result(
-    env: AgentEnvironment, error: WebFetchRejectedError, told: str
+    env: AgentEnvironment, error: WebPageUnreadableError, told: str
 ) -> None:
     assert await fetch(env, FakeWebPageFetcher({}, error=error), make_tool_use("fetch_page", url=PAGE)) == told
 

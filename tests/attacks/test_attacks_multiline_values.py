@@ -28,7 +28,7 @@ from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.runtime.sql_store import SqlStore
 from waystation.security.untrusted import MAX_RESULT_CHARACTERS, UntrustedToolResult, UntrustedToolSpec
 from waystation.security.web_addresses import DomainPolicy
-from waystation.testing.doubles import FixedToolServers
+from waystation.testing.doubles import FakeToolServers
 
 ABOVE, BELOW = "# Harbour notes\n\nThe bar moved.\n\n", "\nThe end of it.\n"
 PAGE = "https://example.org/notes"
@@ -231,7 +231,7 @@ async def test_a_result_that_is_too_large_is_redacted_before_its_ends_are_cut(re
 
 
 def foreign(reader: Reader, text: str) -> McpTool:
-    return McpTool(SPEC, FixedToolServers([SPEC], [UntrustedToolResult(text=text)]), reader.redactor)
+    return McpTool(SPEC, FakeToolServers([SPEC], [UntrustedToolResult(text=text)]), reader.redactor)
 
 
 async def test_a_line_that_is_cut_within_a_secret_shows_no_half_of_it(reader_envs: ReaderEnvironments) -> None:

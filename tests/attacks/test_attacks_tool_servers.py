@@ -30,7 +30,7 @@ from waystation.security.untrusted import (
     escape_control_characters_in_json,
     replace_control_characters,
 )
-from waystation.testing.doubles import FixedToolServers
+from waystation.testing.doubles import FakeToolServers
 
 HERE = Path(__file__).parents[2]
 WORKER = """
@@ -269,7 +269,7 @@ def test_what_shapes_a_letter_or_a_picture_stays_in_what_a_tool_says_of_itself(t
 
 
 async def box(env: AgentEnvironment, *specs: UntrustedToolSpec) -> Toolbox:
-    desk = replace(env.agent_deps, servers=FixedToolServers(specs))
+    desk = replace(env.agent_deps, servers=FakeToolServers(specs))
     return await desk.build_agent_toolbox(env.run_ref(), env.terms, await env.load_transcript())
 
 

@@ -20,7 +20,7 @@ from tests.support.web_site import (
 )
 from waystation.documents.readers.reader import SubprocessWebTextExtractor
 from waystation.documents.web import MAX_ROBOTS_BYTES, NonPublicAddressError, PublicSocketFactory, is_public
-from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
+from waystation.kernel.errors import WebPageUnreadableError, WebUnavailable
 from waystation.security.web_addresses import DomainPolicy
 
 NAMES = {"one_example": [ALLOWED_ADDRESS], "two_example": [ALLOWED_ADDRESS], "www_one_example": [ALLOWED_ADDRESS]}
@@ -41,7 +41,7 @@ async def refused_by_rules(
     """Why a page is not read whose site has these rules, and which other sites were visited for that."""
     pages = {"/robots.txt": rules, "/": respond_with("text")}
     async with run_site(pages) as site, open_fetcher(reader, FakeResolver(**NAMES), domains=domains) as web_pages:
-        with pytest.raises(WebFetchRejectedError, match=UNKNOWN) as refused:
+        with pytest.raises(WebPageUnreadableError, match=UNKNOWN) as refused:
             await web_pages.fetch(site.url("/", "one.example"))
     assert site.pages == []
     return str(refused.value), [visit for visit in site.visits if not visit.startswith("one.example")]
@@ -84,7 +84,7 @@ async def test_an_address_that_no_resolver_takes_is_refused_and_breaks_nothing(
     page_reader: SubprocessWebTextExtractor, written: str
 ) -> None:
     async with open_fetcher(page_reader, FakeResolver()) as web_pages:
-        with pytest.raises(WebFetchRejectedError, match="The address is malformed"):
+        with pytest.raises(WebPageUnreadableError, match="The address is malformed"):
             await web_pages.fetch(written)
 
 
@@ -97,7 +97,7 @@ async def test_rules_that_have_moved_within_their_site_hold(page_reader: Subproc
     rules = {"/robots.txt": redirect_to("/rules"), "/rules": respond_with("User-agent: *\nDisallow: /no")}
     async with run_site({**rules, "/": respond_with("text")}) as site, open_fetcher(page_reader) as pages:
         assert (await pages.fetch(site.url("/"))).text == "text"
-        with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
+        with pytest.raises(WebPageUnreadableError, match="does not let programs read"):
             await pages.fetch(site.url("/no"))
 
 
@@ -109,7 +109,7 @@ async def test_rules_are_followed_to_a_site_that_may_be_read(page_reader: Subpro
             run_site(pages) as site,
             open_fetcher(page_reader, FakeResolver(**NAMES), domains=domains) as web_pages,
         ):
-            with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
+            with pytest.raises(WebPageUnreadableError, match="does not let programs read"):
                 await web_pages.fetch(site.url("/", "one.example"))
 
 
@@ -120,7 +120,7 @@ async def test_rules_within_are_not_asked_for_where_every_site_is_allowed(
         pages = {"/robots.txt": redirect_to(inner.url("/", FORBIDDEN_ADDRESS)), "/": respond_with("text")}
         every = DomainPolicy(allow=("*",))
         async with run_site(pages) as outer, open_fetcher(page_reader, domains=every) as web_pages:
-            with pytest.raises(WebFetchRejectedError, match="leads to an address that is not public"):
+            with pytest.raises(WebPageUnreadableError, match="leads to an address that is not public"):
                 await web_pages.fetch(outer.url("/"))
         assert inner.visits == []
 
@@ -130,7 +130,7 @@ async def test_of_rules_that_unpack_without_end_the_beginning_counts(page_reader
     rules = respond_with(bomb, Content_Encoding="gzip")
     async with run_site({"/robots.txt": rules, "/": respond_with("text")}) as site, open_fetcher(page_reader) as pages:
         assert (await pages.fetch(site.url("/"))).text == "text"
-        with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
+        with pytest.raises(WebPageUnreadableError, match="does not let programs read"):
             await pages.fetch(site.url("/no"))
     assert len(bomb) < MAX_ROBOTS_BYTES
 
@@ -159,7 +159,7 @@ async def test_rules_count_where_the_answer_is_a_success(
         if read:
             assert (await pages.fetch(site.url("/"))).text == "text"
         else:
-            with pytest.raises(WebFetchRejectedError):
+            with pytest.raises(WebPageUnreadableError):
                 await pages.fetch(site.url("/"))
 
 

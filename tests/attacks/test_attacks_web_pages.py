@@ -37,7 +37,7 @@ from waystation.reports.markdown import render_report_html
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRequest
-from waystation.tasks.view import BudgetView, as_stored
+from waystation.tasks.view import TaskBudgetView, as_stored
 from waystation.workers.memory import MemoryReader
 
 ACCESS = AccessPolicy(token="t" * 43, port=8520)
@@ -446,7 +446,7 @@ def test_a_report_keeps_its_words_and_loses_what_acts() -> None:
 
 
 def test_the_bar_shows_the_unit_that_ends_first() -> None:
-    budget = BudgetView(
+    budget = TaskBudgetView(
         limit=Limit(tokens=1_000, micro_usd=1_000_000),
         spent=Amount(tokens=100, micro_usd=500_000),
         reserved=Amount(tokens=900),

@@ -16,7 +16,7 @@ from waystation.cli.render_requests import format_approve_command, format_reques
 from waystation.kernel.amount import Amount, Limit
 from waystation.planning.plan import PLANNING_ID
 from waystation.tasks.task import ApprovalRequest
-from waystation.tasks.view import ApprovalView, BudgetView, PendingApproval, TaskView, list_pending_approvals
+from waystation.tasks.view import ApprovalView, PendingApproval, TaskBudgetView, TaskView, list_pending_approvals
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 WIDE = 200
@@ -107,7 +107,7 @@ research-1 makes no more calls: the account has no credit
 def test_money_that_is_left_in_the_task_is_accounted_for() -> None:
     def left(spent: int, reserved: int) -> str:
         limit = Limit(tokens=100_000)
-        budget = BudgetView(limit=limit, spent=Amount(tokens=spent), reserved=Amount(tokens=reserved))
+        budget = TaskBudgetView(limit=limit, spent=Amount(tokens=spent), reserved=Amount(tokens=reserved))
         text = format_request(waiting(PENDING_APPROVAL).replace(task_budget=budget), NOON, WIDE, verbose=True)
         return line(text, "left") if "\n  left" in text else ""
 

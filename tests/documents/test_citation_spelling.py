@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from waystation.documents.citation_spelling import (
     CitableDocuments,
     find_place_lines,
-    normalise_citation,
+    normalise_citation_string,
     normalise_citations,
 )
 from waystation.documents.citations import CITATION_PATTERN, parse_citations
@@ -216,13 +216,13 @@ def test_a_page_of_a_document_whose_places_are_not_known_is_asked_for() -> None:
     ],
 )
 def test_a_string_that_is_nothing_but_citations_needs_no_brackets(written: str, citations: tuple[str, ...]) -> None:
-    found = normalise_citation(written, CITABLE)
+    found = normalise_citation_string(written, CITABLE)
     assert (found.citations, found.is_resolved) == (citations, True)
 
 
 @pytest.mark.parametrize("written", ["a.md", "unknown.md, line 3", "the minutes", ""])
 def test_a_string_that_names_no_lines_stays_as_it_is(written: str) -> None:
-    found = normalise_citation(written, CITABLE)
+    found = normalise_citation_string(written, CITABLE)
     assert (found.citations, found.is_resolved) == ((written,), False)
 
 

@@ -10,7 +10,7 @@ from tests.support.document_files import TEXT, make_pdf_file, make_word_file
 from tests.support.web_site import NOON, RecordedSleep, SiteHandler, open_fetcher, redirect_to, respond_with, run_site
 from waystation.documents.readers.reader import SubprocessWebTextExtractor
 from waystation.documents.web_pages import WebPage
-from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
+from waystation.kernel.errors import WebPageUnreadableError, WebUnavailable
 from waystation.security.web_addresses import DomainPolicy
 
 GERMAN = "Über die Größe der Häfen wird überall gestritten, und für die Möwen gilt das natürlich auch."
@@ -83,13 +83,13 @@ async def test_a_charset_that_only_the_server_knows_is_believed(page_reader: Sub
 async def test_what_has_no_text_is_refused_before_it_is_read(
     page_reader: SubprocessWebTextExtractor, content_type: str
 ) -> None:
-    with pytest.raises(WebFetchRejectedError, match=f"^127.0.0.1 sent {content_type}, which has no text"):
+    with pytest.raises(WebPageUnreadableError, match=f"^127.0.0.1 sent {content_type}, which has no text"):
         await fetched(page_reader, {"/": respond_with(b"\x00" * 100, content_type)})
 
 
 async def test_what_cannot_be_read_is_refused_with_the_reason(page_reader: SubprocessWebTextExtractor) -> None:
     with pytest.raises(
-        WebFetchRejectedError, match=r"^The page cannot be read: binary, not text. Use another source.$"
+        WebPageUnreadableError, match=r"^The page cannot be read: binary, not text. Use another source.$"
     ):
         await fetched(page_reader, {"/": respond_with(b"\x7fELF\x00\x00", "application/x-thing")})
 
@@ -102,7 +102,7 @@ async def endless(request: web.Request) -> web.StreamResponse:
 
 
 async def test_a_body_without_an_end_is_left_at_the_limit(page_reader: SubprocessWebTextExtractor) -> None:
-    with pytest.raises(WebFetchRejectedError, match=r"^The page of 127.0.0.1 is larger than 1 MB"):
+    with pytest.raises(WebPageUnreadableError, match=r"^The page of 127.0.0.1 is larger than 1 MB"):
         await fetched(page_reader, {"/": endless}, max_bytes=1_000_000)
 
 
@@ -113,7 +113,7 @@ async def test_fifty_megabytes_are_refused_by_their_announcement(page_reader: Su
         await asyncio.Event().wait()
         return response
 
-    with pytest.raises(WebFetchRejectedError, match="larger than 10 MB"):
+    with pytest.raises(WebPageUnreadableError, match="larger than 10 MB"):
         await fetched(page_reader, {"/": fifty})
 
 
@@ -125,7 +125,7 @@ async def test_the_limit_holds_for_what_is_unpacked(
     bomb = pack(b"a" * 50_000_000)
     assert isinstance(bomb, bytes)
     assert len(bomb) < 100_000
-    with pytest.raises(WebFetchRejectedError, match="larger than 1 MB"):
+    with pytest.raises(WebPageUnreadableError, match="larger than 1 MB"):
         await fetched(page_reader, {"/": respond_with(bomb, Content_Encoding=encoding)}, max_bytes=1_000_000)
 
 
@@ -158,9 +158,9 @@ async def test_a_server_that_takes_too_long_is_left(
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (404, WebFetchRejectedError),
-        (401, WebFetchRejectedError),
-        (410, WebFetchRejectedError),
+        (404, WebPageUnreadableError),
+        (401, WebPageUnreadableError),
+        (410, WebPageUnreadableError),
         (429, WebUnavailable),
         (503, WebUnavailable),
     ],
@@ -189,7 +189,7 @@ async def test_a_page_is_called_by_where_it_is_in_the_end(page_reader: Subproces
 async def test_five_redirects_are_followed_and_no_sixth(page_reader: SubprocessWebTextExtractor) -> None:
     pages = {f"/{n}": redirect_to(f"/{n - 1}") for n in range(1, 7)} | {"/0": respond_with("there")}
     assert (await fetched(page_reader, pages, "/5")).text == "there"
-    with pytest.raises(WebFetchRejectedError, match="redirects more than 5 times"):
+    with pytest.raises(WebPageUnreadableError, match="redirects more than 5 times"):
         await fetched(page_reader, pages, "/6")
 
 
@@ -199,7 +199,7 @@ async def test_five_redirects_are_followed_and_no_sixth(page_reader: SubprocessW
 async def test_a_redirect_to_no_address_of_the_web_is_refused(
     page_reader: SubprocessWebTextExtractor, target: str
 ) -> None:
-    with pytest.raises(WebFetchRejectedError):
+    with pytest.raises(WebPageUnreadableError):
         await fetched(page_reader, {"/": redirect_to(target)})
 
 
@@ -219,6 +219,6 @@ async def test_requests_to_one_host_come_one_after_another_with_a_pause(
 async def test_a_denied_domain_is_not_even_asked_for_its_rules(page_reader: SubprocessWebTextExtractor) -> None:
     async with run_site({"/": respond_with("text")}) as site:
         async with open_fetcher(page_reader, domains=DomainPolicy(allow=("*",), deny=("127.0.0.1",))) as web_pages:
-            with pytest.raises(WebFetchRejectedError, match=r"^Pages of 127.0.0.1 are not allowed here"):
+            with pytest.raises(WebPageUnreadableError, match=r"^Pages of 127.0.0.1 are not allowed here"):
                 await web_pages.fetch(site.url("/"))
         assert site.visits == []

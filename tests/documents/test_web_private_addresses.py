@@ -13,7 +13,7 @@ from tests.support.web_site import (
 )
 from waystation.documents.readers.reader import SubprocessWebTextExtractor
 from waystation.documents.web import NonPublicAddressError, PublicSocketFactory, is_public
-from waystation.kernel.errors import WebFetchRejectedError
+from waystation.kernel.errors import WebPageUnreadableError
 from waystation.security.web_addresses import DomainPolicy
 
 NOT_PUBLIC = "leads to an address that is not public. Only public pages can be read.$"
@@ -34,7 +34,7 @@ EVERY_SITE = DomainPolicy(allow=("*",))
 )
 async def test_no_address_within_is_connected_to(page_reader: SubprocessWebTextExtractor, url: str) -> None:
     async with open_fetcher(page_reader, reachable_networks=()) as web_pages:
-        with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
+        with pytest.raises(WebPageUnreadableError, match=NOT_PUBLIC):
             await web_pages.fetch(url)
 
 
@@ -60,7 +60,7 @@ async def test_a_redirect_to_an_address_within_is_not_followed(page_reader: Subp
         }
         async with run_site(pages) as outer, open_fetcher(page_reader, domains=EVERY_SITE) as web_pages:
             for path in pages:
-                with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
+                with pytest.raises(WebPageUnreadableError, match=NOT_PUBLIC):
                     await web_pages.fetch(outer.url(path))
         assert inner.visits == []
 
@@ -69,7 +69,7 @@ async def test_rules_of_a_site_lead_to_no_address_within(page_reader: Subprocess
     async with run_site({"/robots.txt": respond_with("")}, FORBIDDEN_ADDRESS) as inner:
         pages = {"/robots.txt": redirect_to(inner.url("/robots.txt", FORBIDDEN_ADDRESS)), "/": respond_with("text")}
         async with run_site(pages) as outer, open_fetcher(page_reader, domains=EVERY_SITE) as web_pages:
-            with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
+            with pytest.raises(WebPageUnreadableError, match=NOT_PUBLIC):
                 await web_pages.fetch(outer.url("/"))
         assert inner.visits == []
 
@@ -77,7 +77,7 @@ async def test_rules_of_a_site_lead_to_no_address_within(page_reader: Subprocess
 async def test_a_name_of_an_address_within_is_refused(page_reader: SubprocessWebTextExtractor) -> None:
     async with run_site({"/": respond_with("secret")}, FORBIDDEN_ADDRESS) as inner:
         async with open_fetcher(page_reader, FakeResolver(inner_example=[FORBIDDEN_ADDRESS])) as web_pages:
-            with pytest.raises(WebFetchRejectedError, match=f"^inner.example {NOT_PUBLIC}"):
+            with pytest.raises(WebPageUnreadableError, match=f"^inner.example {NOT_PUBLIC}"):
                 await web_pages.fetch(inner.url("/", "inner.example"))
         assert inner.visits == []
 
@@ -92,7 +92,7 @@ async def test_a_name_that_resolves_anew_to_an_address_within_leads_nowhere(
         run_site({"/": respond_with("secret")}, FORBIDDEN_ADDRESS, outer.port) as inner,
     ):
         async with open_fetcher(page_reader, names) as web_pages:
-            with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
+            with pytest.raises(WebPageUnreadableError, match=NOT_PUBLIC):
                 await web_pages.fetch(outer.url("/", "rebound.example"))
         assert names.asked == ["rebound.example"] * 2
         assert outer.visits == ["rebound.example /robots.txt"]
@@ -113,7 +113,7 @@ async def test_a_redirect_to_another_site_is_followed_only_where_that_is_allowed
         async with run_site(pages) as site:
             async with open_fetcher(page_reader, names, domains=DomainPolicy(allow=("one.example",))) as web_pages:
                 assert (await web_pages.fetch(site.url("/www", "one.example"))).text == "there"
-                with pytest.raises(WebFetchRejectedError) as refused:
+                with pytest.raises(WebPageUnreadableError) as refused:
                     await web_pages.fetch(site.url("/", "one.example"))
             assert refused.value.cause == "one.example redirects to another site"
             assert refused.value.next_step == f"To read that one, fetch {end.url('/end', 'two.example')} itself."

@@ -2,7 +2,7 @@ import pytest
 
 from tests.support.web_site import open_fetcher, redirect_to, respond_with, run_site
 from waystation.documents.readers.reader import SubprocessWebTextExtractor
-from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
+from waystation.kernel.errors import WebPageUnreadableError, WebUnavailable
 
 RULES = """\
 User-agent: *
@@ -26,7 +26,7 @@ async def test_rules_for_us_are_obeyed_and_rules_for_others_are_not_ours(
         assert (await web_pages.fetch(site.url("/open"))).text == "open"
         assert (await web_pages.fetch(site.url("/private/but-this"))).text == "this"
         with pytest.raises(
-            WebFetchRejectedError, match=r"^127.0.0.1 does not let programs read this page. Use another source.$"
+            WebPageUnreadableError, match=r"^127.0.0.1 does not let programs read this page. Use another source.$"
         ):
             await web_pages.fetch(site.url("/private/page"))
     assert site.pages == ["/open", "/private/but-this"]
@@ -39,7 +39,7 @@ async def test_rules_hold_for_where_a_redirect_leads(page_reader: SubprocessWebT
         "/private/page": respond_with("no"),
     }
     async with run_site(pages) as site, open_fetcher(page_reader) as web_pages:
-        with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
+        with pytest.raises(WebPageUnreadableError, match="does not let programs read"):
             await web_pages.fetch(site.url("/open"))
     assert site.pages == ["/open"]
 
@@ -65,5 +65,5 @@ async def test_of_an_endless_list_of_rules_the_beginning_counts(page_reader: Sub
     pages = {"/robots.txt": respond_with(endless), "/open": respond_with("open")}
     async with run_site(pages) as site, open_fetcher(page_reader) as web_pages:
         assert (await web_pages.fetch(site.url("/open"))).text == "open"
-        with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
+        with pytest.raises(WebPageUnreadableError, match="does not let programs read"):
             await web_pages.fetch(site.url("/private"))

@@ -21,7 +21,7 @@ from waystation.client.submission import (
     DocumentSetDiff,
     compare_documents,
     is_document_set_unchanged,
-    reload_changed_documents,
+    load_changed_documents,
     require_running,
     store_document_set,
 )
@@ -50,7 +50,7 @@ async def submit_document_update(
 ) -> DocumentSetDiff:
     """As the client does it."""
     reader = (await counter.store.get_task(task.id, SYSTEM_SCOPE)).ref.scope
-    loaded = await reload_changed_documents(await counter.store.list_documents(task.id, reader), [folder])
+    loaded = await load_changed_documents(await counter.store.list_documents(task.id, reader), [folder])
     again = await compare_documents(counter.store, reader, loaded, remove_missing=remove_missing)
     before = len((await task.query(TaskWorkflow.progress)).document_updates)
     await task.signal(
@@ -84,7 +84,7 @@ async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_w
         await gate.reached.wait()
         again = await submit_document_update(counter, task, folder)
         reader = (await counter.store.get_task(task.id, SYSTEM_SCOPE)).ref.scope
-        loaded = await reload_changed_documents(await counter.store.list_documents(task.id, reader), [folder])
+        loaded = await load_changed_documents(await counter.store.list_documents(task.id, reader), [folder])
         same = await compare_documents(counter.store, reader, loaded, remove_missing=False)
         settled = is_document_set_unchanged(same, await task.query(TaskWorkflow.progress))
         gate.opened.set()

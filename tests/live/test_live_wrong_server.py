@@ -53,7 +53,8 @@ async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a
 
             await wait_until(paused)
             with pytest.raises(
-                Unreachable, match=f"the platform was stopped; {task} is safe and continues after `waystation up`"
+                Unreachable,
+                match=f"the platform was stopped; {task} is safe and continues after `waystation up`",
             ):
                 await watch_task(client, task, stop)
             with pytest.raises(Unreachable, match="no Temporal server runs on this machine, and none is configured"):

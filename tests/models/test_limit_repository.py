@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from waystation.models.ports import LimitRepository, LimitScope
-from waystation.models.rate_limits import LeaseRequest, LimitReport, RateAmount, RateLimits, Refusal
+from waystation.models.rate_limits import LeaseRequest, LimitReport, RateLimitAmount, RateLimits, Refusal
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing.doubles import LocalLimitRepository
 
-CALL = RateAmount(requests=1)
+CALL = RateLimitAmount(requests=1)
 SCOPE = LimitScope("https://models.example", "0123456789abcdef", "claude-sonnet-5-5")
 SLOW = RateLimits(requests=0.6)
 """So little that nothing is refilled while a test runs."""
@@ -26,11 +26,11 @@ async def leases(request: pytest.FixtureRequest, store: SqlStore) -> LimitReposi
 
 
 async def test_what_one_worker_learns_and_uses_all_others_know(leases: LimitRepository) -> None:
-    large = RateAmount(requests=2)  # more than the bucket holds, so that nothing is left for minutes
+    large = RateLimitAmount(requests=2)  # more than the bucket holds, so that nothing is left for minutes
     first = await leases.acquire_lease(SCOPE, request().replace(head=large, wanted=large))
     assert (first.limits, first.amount) == (SLOW, large)
     second = await leases.acquire_lease(SCOPE, LeaseRequest(worker="b", head=CALL, wanted=CALL, waiting=3))
-    assert (second.limits, second.amount) == (SLOW, RateAmount())
+    assert (second.limits, second.amount) == (SLOW, RateLimitAmount())
     assert second.retry_in > 0
     (known,) = await leases.list_limit_states()
     assert known.scope == SCOPE
@@ -48,7 +48,7 @@ async def test_endpoints_accounts_and_models_have_limits_of_their_own(leases: Li
 async def test_a_refusal_is_known_to_all(leases: LimitRepository) -> None:
     await leases.acquire_lease(SCOPE, request(refusal=Refusal(retry_after=30, per_minute=10)))
     other = await leases.acquire_lease(SCOPE, LeaseRequest(worker="b", head=CALL, wanted=CALL))
-    assert other.amount == RateAmount()
+    assert other.amount == RateLimitAmount()
     assert 0 < other.closed_for <= 30
 
 

@@ -25,7 +25,7 @@ from waystation.models.rate_limits import (
     LeaseRequest,
     LimitReport,
     LimitState,
-    RateAmount,
+    RateLimitAmount,
     RateLimits,
     Refusal,
     compute_capacity,
@@ -34,12 +34,12 @@ from waystation.models.rate_limits import (
     parse_limit_report,
 )
 
-CALL = RateAmount(requests=1)
+CALL = RateLimitAmount(requests=1)
 NOW = 1_800_000_000.0
 
 
 def ask(
-    state: LimitState, now: float, size: RateAmount = CALL, worker: str = "a", fixed: RateLimits | None = None
+    state: LimitState, now: float, size: RateLimitAmount = CALL, worker: str = "a", fixed: RateLimits | None = None
 ) -> tuple[LimitState, LeaseGrant]:
     wanted = LeaseRequest(worker=worker, head=size, wanted=size, waiting=1, fixed=fixed or RateLimits())
     return grant_lease(state, wanted, now)
@@ -72,7 +72,7 @@ def test_in_no_period_more_is_granted_than_the_limit_permits_and_its_slack(
     granted: list[tuple[float, float]] = []
     for worker, pause, tokens in asked:
         now += pause
-        state, grant = ask(state, now, RateAmount(input_tokens=tokens), worker, fixed)
+        state, grant = ask(state, now, RateLimitAmount(input_tokens=tokens), worker, fixed)
         granted.append((now, grant.amount.input_tokens))
     largest = max((tokens for _, _, tokens in asked), default=0.0)
     for first, (since, _) in enumerate(granted):
@@ -84,12 +84,12 @@ def test_in_no_period_more_is_granted_than_the_limit_permits_and_its_slack(
 
 @given(st.floats(1.0, 10_000.0), st.floats(1.0, 1e9))
 def test_a_call_of_any_size_is_granted_whole_and_repaid_before_the_next(limit: float, tokens: float) -> None:
-    fixed, size = RateLimits(input_tokens=limit), RateAmount(input_tokens=tokens)
+    fixed, size = RateLimits(input_tokens=limit), RateLimitAmount(input_tokens=tokens)
     state, grant = ask(EMPTY_STATE, NOW, size, fixed=fixed)
     assert grant.amount.input_tokens >= tokens
     owed = tokens - compute_capacity(limit)
     if owed > 1:
-        _, refused = ask(state, NOW + 0.001, RateAmount(input_tokens=1), fixed=fixed)
+        _, refused = ask(state, NOW + 0.001, RateLimitAmount(input_tokens=1), fixed=fixed)
         assert refused.amount == NOTHING
         assert 0 < refused.retry_in <= MAX_RETRY_SECONDS
 
@@ -102,7 +102,7 @@ def test_no_call_starves_whatever_its_size_and_whatever_others_use(limit: float,
     for size in sizes:
         for worker in ("greedy", "patient"):
             for _ in range(100_000):
-                state, grant = ask(state, now, RateAmount(input_tokens=size), worker, fixed)
+                state, grant = ask(state, now, RateLimitAmount(input_tokens=size), worker, fixed)
                 if grant.amount != NOTHING:
                     served[worker] += 1
                     break
@@ -114,7 +114,7 @@ def test_no_call_starves_whatever_its_size_and_whatever_others_use(limit: float,
 @given(st.floats(-1e6, 0.0), st.floats(1.0, 1_000.0))
 def test_a_clock_that_jumps_backwards_refills_nothing_and_stops_nobody(jump: float, limit: float) -> None:
     fixed = RateLimits(requests=limit)
-    state, _ = ask(EMPTY_STATE, NOW, RateAmount(requests=compute_capacity(limit) + 1), fixed=fixed)
+    state, _ = ask(EMPTY_STATE, NOW, RateLimitAmount(requests=compute_capacity(limit) + 1), fixed=fixed)
     debt = state.level.requests
     assert debt is not None
     state, refused = ask(state, NOW + jump, fixed=fixed)
@@ -128,13 +128,13 @@ def test_what_is_returned_can_be_granted_again_but_no_more_than_a_bucket_holds()
     fixed = RateLimits(requests=60)
     state, first = ask(EMPTY_STATE, NOW, fixed=fixed)
     assert 1 <= first.amount.requests <= BURST_SECONDS
-    returned = LeaseRequest(worker="a", returned=RateAmount(requests=1_000), fixed=fixed)
+    returned = LeaseRequest(worker="a", returned=RateLimitAmount(requests=1_000), fixed=fixed)
     state, _ = grant_lease(state, returned, NOW)
     assert state.level.requests == pytest.approx(BURST_SECONDS)
 
 
 def test_workers_that_wait_share_what_there_is() -> None:
-    fixed, want = RateLimits(requests=600), RateAmount(requests=1_000)
+    fixed, want = RateLimits(requests=600), RateLimitAmount(requests=1_000)
     state = EMPTY_STATE
     for worker in ("a", "b"):
         request = LeaseRequest(worker=worker, head=CALL, wanted=want, waiting=1_000, fixed=fixed)
@@ -149,7 +149,7 @@ def test_workers_that_wait_share_what_there_is() -> None:
 
 def test_with_plenty_a_lease_covers_many_calls_and_is_valid_for_a_minute() -> None:
     fixed = RateLimits(requests=4_000, input_tokens=2_000_000)
-    size = RateAmount(requests=1, input_tokens=1_000)
+    size = RateLimitAmount(requests=1, input_tokens=1_000)
     _, grant = ask(EMPTY_STATE, NOW, size, fixed=fixed)
     assert grant.valid_for == LEASE_SECONDS
     assert grant.amount.requests > 100
@@ -275,9 +275,9 @@ def test_where_headers_name_the_limit_a_rate_limit_changes_it_not_and_an_overloa
 
 def test_the_estimate_follows_what_calls_really_use() -> None:
     estimator = CallSizeEstimator()
-    assert estimator.compute_size(10_000, 500) == RateAmount(requests=1, input_tokens=10_000, output_tokens=500)
+    assert estimator.compute_size(10_000, 500) == RateLimitAmount(requests=1, input_tokens=10_000, output_tokens=500)
     for _ in range(100):
-        estimator = estimator.after_call(10_000, RateAmount(requests=1, input_tokens=500, output_tokens=80))
+        estimator = estimator.after_call(10_000, RateLimitAmount(requests=1, input_tokens=500, output_tokens=80))
     size = estimator.compute_size(20_000, 4_000)
     assert size.input_tokens == pytest.approx(1_000, rel=0.01)
     assert size.output_tokens == pytest.approx(80, rel=0.01)

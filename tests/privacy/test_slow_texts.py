@@ -16,7 +16,7 @@ from tests.support.store_fixtures import store_clock
 from tests.support.store_values import make_task_request, make_task_row
 from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor
 from waystation.erasure.erasure import ErasureQuery, ForgetOrder, PersonErasureOrder
-from waystation.kernel.errors import RedactionFailed, RedactionReviewRequiredError, RedactionTimeoutError
+from waystation.kernel.errors import RedactionBlockedError, RedactionFailed, RedactionTimeoutError
 from waystation.privacy.policy import RedactionFailureMode, RedactionResult, TextDestination
 from waystation.privacy.ports import SlowTextStore
 from waystation.runtime.sql_store import SqlStore
@@ -144,7 +144,7 @@ async def test_under_another_policy_other_rules_or_more_time_it_is_tried_again(s
 async def test_what_a_person_is_to_see_to_is_tried_again_when_it_comes_again(store: SqlStore) -> None:
     for _ in range(2):
         stuck = Stuck()
-        with pytest.raises(RedactionReviewRequiredError):
+        with pytest.raises(RedactionBlockedError):
             await worker(store.build_slow_text_store(RULES), stuck, "pause").redact(
                 [SLOW], TextDestination.TOOL_RESULT, TENANT
             )

@@ -30,7 +30,7 @@ from tests.support.send_letter_tool import SendLetterTool
 from tests.support.task_model import TAKE_NOTE_CALL, CallGate, ModelCall
 from tests.support.temporal_platform import TaskHandle, TaskSubmitter, open_activity_deps, run_all_workers, wait_until
 from tests.support.tool_approval_platform import make_send_letter_call
-from waystation.client.submission import compare_documents, reload_changed_documents, store_document_set
+from waystation.client.submission import compare_documents, load_changed_documents, store_document_set
 from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
@@ -84,9 +84,7 @@ async def _send_message_and_update(counter: TaskSubmitter, folder: Path) -> None
     await counter.get_task_handle().signal(SEND_MESSAGE, {"text": "Give depths in metres.", "by": "Ada"})
     (folder / "pilot.md").write_text(UPDATED_DOCUMENT, encoding="utf-8")
     task = (await counter.store.get_task(counter.get_task_handle().id, SYSTEM_SCOPE)).ref.scope
-    loaded = await reload_changed_documents(
-        await counter.store.list_documents(task.task_id, task), [folder / "pilot.md"]
-    )
+    loaded = await load_changed_documents(await counter.store.list_documents(task.task_id, task), [folder / "pilot.md"])
     again = await compare_documents(counter.store, task, loaded, remove_missing=False)
     await counter.get_task_handle().signal(
         UPDATE_DOCUMENTS, {"documents": await store_document_set(counter.store, again, task), "by": "Ada"}

@@ -107,7 +107,8 @@ async def test_a_server_whose_ports_are_always_taken_says_so(tmp_path: Path, mon
 
         monkeypatch.setattr(dev_server, "find_free_port", free_port)
         with pytest.raises(
-            Unreachable, match=f"attempts, another program took the free port .*the log is {tmp_path}/temporal.log"
+            Unreachable,
+            match=f"attempts, another program took the free port .*the log is {tmp_path}/temporal.log",
         ):
             async with run_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0):
                 pass

@@ -16,8 +16,8 @@ from waystation.runtime.temporal.connect import (
     TemporalTarget,
     connect,
     ensure_search_attributes,
-    find_target,
     list_unusable_search_attributes,
+    resolve_temporal_target,
 )
 from waystation.runtime.temporal.dev_server import find_temporal_executable
 
@@ -36,7 +36,7 @@ async def harbour() -> AsyncGenerator[str]:
 
 
 async def assert_a_task_is_taken_in_namespace_harbour(tmp_path: Path) -> None:
-    target = find_target(Settings(home=tmp_path))
+    target = resolve_temporal_target(Settings(home=tmp_path))
     temporal = await connect(target)
     assert temporal.namespace == "harbour"
     assert await ensure_search_attributes(temporal)
@@ -76,12 +76,12 @@ def test_a_key_switches_tls_on_unless_the_profile_says_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "cloud.example:7233")
-    assert not find_target(Settings(home=tmp_path)).uses_tls
+    assert not resolve_temporal_target(Settings(home=tmp_path)).uses_tls
     monkeypatch.setenv("TEMPORAL_API_KEY", API_KEY)
-    keyed = find_target(Settings(home=tmp_path))
+    keyed = resolve_temporal_target(Settings(home=tmp_path))
     assert (keyed.uses_tls, keyed.has_api_key) == (True, True)
     monkeypatch.setenv("TEMPORAL_TLS", "false")
-    assert not find_target(Settings(home=tmp_path)).uses_tls
+    assert not resolve_temporal_target(Settings(home=tmp_path)).uses_tls
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_profile_that_cannot_be_read_is_told_without_quoting_its_file(
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "temporal.toml"))
     monkeypatch.setenv("TEMPORAL_PROFILE", "sea")
     with pytest.raises(BadInput, match=r"TOML and has the profile 'sea' \(TEMPORAL_PROFILE\)") as told:
-        find_target(Settings(home=tmp_path))
+        resolve_temporal_target(Settings(home=tmp_path))
     assert API_KEY not in str(told.value)
     assert told.value.__cause__ is None
 
@@ -103,7 +103,7 @@ async def test_a_certificate_that_is_missing_is_named(tmp_path: Path, monkeypatc
     monkeypatch.setenv("TEMPORAL_ADDRESS", "cloud.example:7233")
     monkeypatch.setenv("TEMPORAL_TLS_CLIENT_CERT_PATH", str(tmp_path / "absent.pem"))
     with pytest.raises(BadInput, match=r"absent.pem cannot be read \(No such file or directory\): .*TEMPORAL_TLS_"):
-        await connect(find_target(Settings(home=tmp_path)))
+        await connect(resolve_temporal_target(Settings(home=tmp_path)))
 
 
 # ---------------------------------------------------------------------------------------------- servers that refuse
@@ -114,7 +114,7 @@ async def grudged(server: RefusingTemporalServer, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
     monkeypatch.setenv("TEMPORAL_API_KEY", API_KEY)
     monkeypatch.setenv("TEMPORAL_TLS", "false")
-    return await connect(find_target(Settings(home=tmp_path)))
+    return await connect(resolve_temporal_target(Settings(home=tmp_path)))
 
 
 @pytest.mark.parametrize("refused", [("GetSystemInfo", "DescribeNamespace"), ("DescribeNamespace",)])

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from waystation.config.settings import Settings
-from waystation.runtime.temporal.connect import build_workflow_link, find_target
+from waystation.runtime.temporal.connect import build_workflow_link, resolve_temporal_target
 from waystation.runtime.temporal.run_file import (
     ProcessIdentity,
     RunFile,
@@ -97,11 +97,11 @@ def test_the_environment_beats_the_run_file_and_nothing_is_assumed_without_eithe
 ) -> None:
     path = tmp_path / "run.json"
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
-    assert find_target(Settings(home=tmp_path)).address == ""
+    assert resolve_temporal_target(Settings(home=tmp_path)).address == ""
     write_run_file(path, run_of(sleeper.pid))
-    assert find_target(Settings(home=tmp_path)).address == "127.0.0.1:1"
+    assert resolve_temporal_target(Settings(home=tmp_path)).address == "127.0.0.1:1"
     monkeypatch.setenv("TEMPORAL_ADDRESS", "elsewhere:7233")
-    assert find_target(Settings(home=tmp_path)).address == "elsewhere:7233"
+    assert resolve_temporal_target(Settings(home=tmp_path)).address == "elsewhere:7233"
 
 
 def test_a_run_file_left_by_a_killed_run_is_not_used(
@@ -111,7 +111,7 @@ def test_a_run_file_left_by_a_killed_run_is_not_used(
     write_run_file(tmp_path / "run.json", run_of(sleeper.pid))
     sleeper.kill()
     sleeper.wait()
-    assert find_target(Settings(home=tmp_path)).address == ""
+    assert resolve_temporal_target(Settings(home=tmp_path)).address == ""
 
 
 def test_a_link_leads_to_the_workflow_where_a_ui_is_known(
@@ -120,12 +120,12 @@ def test_a_link_leads_to_the_workflow_where_a_ui_is_known(
     path = tmp_path / "run.json"
     write_run_file(path, run_of(sleeper.pid))
     assert (
-        build_workflow_link(find_target(Settings(home=tmp_path)), "task-1")
+        build_workflow_link(resolve_temporal_target(Settings(home=tmp_path)), "task-1")
         == "http://127.0.0.1:2/namespaces/default/workflows/task-1"
     )
     monkeypatch.setenv("TEMPORAL_ADDRESS", "elsewhere:7233")
-    assert build_workflow_link(find_target(Settings(home=tmp_path)), "task-1") is None
+    assert build_workflow_link(resolve_temporal_target(Settings(home=tmp_path)), "task-1") is None
     assert (
-        build_workflow_link(find_target(Settings(home=tmp_path, temporal_ui="https://ui/")), "t")
+        build_workflow_link(resolve_temporal_target(Settings(home=tmp_path, temporal_ui="https://ui/")), "t")
         == "https://ui/namespaces/default/workflows/t"
     )

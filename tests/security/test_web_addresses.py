@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from yarl import URL
 
 from waystation.documents.web_pages import MAX_LINE_CHARACTERS, build_web_page, split_page_lines
-from waystation.kernel.errors import WebFetchRejectedError
+from waystation.kernel.errors import WebPageUnreadableError
 from waystation.security.web_addresses import DomainPolicy, is_host_or_subdomain, parse_web_address
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -53,7 +53,7 @@ def test_an_address_has_one_plain_form(written: str, plain: str) -> None:
     ],
 )
 def test_what_is_no_address_of_the_web_is_refused_with_the_cause(written: str, cause: str) -> None:
-    with pytest.raises(WebFetchRejectedError) as refused:
+    with pytest.raises(WebPageUnreadableError) as refused:
         parse_web_address(written)
     assert refused.value.cause == cause
 
@@ -62,7 +62,7 @@ def test_what_is_no_address_of_the_web_is_refused_with_the_cause(written: str, c
 def test_every_program_agrees_on_the_host_of_an_address(written: str) -> None:
     try:
         address = parse_web_address(written)
-    except WebFetchRejectedError:
+    except WebPageUnreadableError:
         return
     assert urlsplit(address.url).hostname == URL(address.url).host == address.host
 

@@ -12,7 +12,7 @@ from waystation.kernel.errors import ModelError
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.anthropic.sse import StreamEvent, iter_message_events
-from waystation.models.anthropic.stream_usage import NOTICE_SECONDS, TOKENS_PER_SECOND, StreamUsageTracker
+from waystation.models.anthropic.stream_usage import NOTICE_SECONDS, TOKENS_PER_SECOND, StreamUsageEstimator
 from waystation.models.ports import ModelRequest
 from waystation.testing.doubles import make_scripted_response
 from waystation.testing.messages_server import (
@@ -87,15 +87,15 @@ async def test_of_a_model_of_unknown_speed_the_output_may_be_all_that_was_asked_
     assert (reported.prompt_tokens, reported.output) == (USAGE.prompt_tokens, MOST)
 
 
-def partial_reply(*times: float) -> StreamUsageTracker:
+def partial_reply(*times: float) -> StreamUsageEstimator:
     """The first events of the message, each at its time."""
-    partial = StreamUsageTracker()
+    partial = StreamUsageEstimator()
     for event, at in zip(iter_message_events(MESSAGE), times, strict=False):
         partial.add_event(EVENT.validate_json(event.partition(b"\ndata: ")[2]), at)
     return partial
 
 
-def output_of(partial: StreamUsageTracker, now: float, most: int = MOST) -> int:
+def output_of(partial: StreamUsageEstimator, now: float, most: int = MOST) -> int:
     used = partial.estimate_max_usage(now, most)
     assert used is not None
     return used.output

@@ -105,7 +105,7 @@ def _find_replaced_placeholders(redacted: RedactionResult, text: str) -> tuple[i
     return tuple([number for number, replaced in enumerate(found[:shown]) if replaced])
 
 
-class RestoredQuestion(NamedTuple):
+class RestoredActionText(NamedTuple):
     """A question with the values that its call sends."""
 
     text: str
@@ -113,7 +113,7 @@ class RestoredQuestion(NamedTuple):
     """Placeholders that still stand for such values, counted from 0: credentials and forgotten values."""
 
 
-def restore_question(text: str, replaced: Sequence[int], originals: Mapping[str, str]) -> RestoredQuestion:
+def restore_action_text(text: str, replaced: Sequence[int], originals: Mapping[str, str]) -> RestoredActionText:
     """Restore in a question the values that its call sends, so that a person can recognise them.
 
     Args:
@@ -132,7 +132,7 @@ def restore_question(text: str, replaced: Sequence[int], originals: Mapping[str,
         if number in replaced:
             left.append(kept)
         kept += 1
-    return RestoredQuestion("".join((*parts, text[position:])), tuple(left))
+    return RestoredActionText("".join((*parts, text[position:])), tuple(left))
 
 
 AUTHORISED_IN_ADVANCE = "authorised in advance"

@@ -13,7 +13,7 @@ from waystation.context.transcript import Message, ToolResult, Transcript
 from waystation.documents.citation_spelling import (
     CitableDocuments,
     find_place_lines,
-    normalise_citation,
+    normalise_citation_string,
     normalise_citations,
 )
 from waystation.documents.citations import NO_LINE, NO_SUCH_DOCUMENT, Citation, FailedCitation
@@ -161,7 +161,7 @@ class _Spelling:
         return found.text
 
     def _citation(self, written: str) -> tuple[str, ...]:
-        found = normalise_citation(written, self._citable)
+        found = normalise_citation_string(written, self._citable)
         if not found.is_resolved:
             self.unresolved[written] = None
         self.unread |= found.unread

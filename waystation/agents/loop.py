@@ -78,8 +78,8 @@ from waystation.kernel.errors import (
     ContentFilterError,
     ModelError,
     ModelUnavailable,
+    RedactionBlockedError,
     RedactionFailed,
-    RedactionReviewRequiredError,
     SpendingLimitReached,
 )
 from waystation.kernel.refs import RunRef
@@ -377,7 +377,7 @@ class TurnRunner:
         """Run turns until the leg ends, or until a person has to act on a text that cannot be redacted."""
         try:
             return await self._turns(interrupted)
-        except RedactionReviewRequiredError as held:
+        except RedactionBlockedError as held:
             return OperatorActionRequired(state=self.attempt.leg_state, reason=str(held))
         except (ModelError, RedactionFailed):
             await self.attempt.commit_messages()

@@ -22,8 +22,8 @@ from waystation.documents.redacted_documents import redact_document_names
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import (
     RedactionAbandonedError,
+    RedactionBlockedError,
     RedactionFailed,
-    RedactionReviewRequiredError,
     RedactionTimeoutError,
     StoreError,
     TextRedactionError,
@@ -200,7 +200,7 @@ class RedactionRetryPolicy:
     async def redact_with_retries(
         self, redact: _Redact, texts: Sequence[str], destination: TextDestination, tenant: str
     ) -> tuple[RedactionResult, ...]:
-        """See `Redactor`. Also raises RedactionAbandonedError and RedactionReviewRequiredError."""
+        """See `Redactor`. Also raises RedactionAbandonedError and RedactionBlockedError."""
         if destination in PAID_DESTINATIONS:
             return tuple([await self._paid(redact, text, destination, tenant) for text in texts])
         if self.current_attempt() < self.max_attempts:
@@ -227,7 +227,7 @@ class RedactionRetryPolicy:
     ) -> RedactionResult:
         try:
             return await self._once(redact, text, destination, tenant)
-        except (RedactionAbandonedError, RedactionReviewRequiredError):
+        except (RedactionAbandonedError, RedactionBlockedError):
             raise
         except TextRedactionError as failed:
             if self.failure_mode == "pause" or destination in REQUIRED_DESTINATIONS:
@@ -265,7 +265,7 @@ class RedactionRetryPolicy:
             # A person may have acted by the time it comes again.
             await _kept(self.slow_texts.reset_timeouts(tenant, key))
             times.pop(key, None)
-            kind = RedactionReviewRequiredError if self.failure_mode == "pause" else RedactionAbandonedError
+            kind = RedactionBlockedError if self.failure_mode == "pause" else RedactionAbandonedError
             raise kind(
                 f"a text ({destination}) could not be redacted in time in two attempts: submit less text at once, or "
                 "raise the setting redaction_seconds"
@@ -295,7 +295,7 @@ class RedactionRetryPolicy:
         return make_failed_redaction(text, self._key(text, tenant))
 
     def _stop(self, failed: TextRedactionError) -> NoReturn:
-        kind = RedactionReviewRequiredError if self.failure_mode == "pause" else RedactionAbandonedError
+        kind = RedactionBlockedError if self.failure_mode == "pause" else RedactionAbandonedError
         raise kind(f"after {self.max_attempts} attempts a text could still not be redacted: {failed}") from failed
 
 
@@ -329,7 +329,7 @@ _NO_NAMES = compile_bounded(
 class TextRedactor:
     """Implements the port `Redactor` on top of a plain redactor; each field adds one duty.
 
-    With a retry policy it also raises RedactionAbandonedError and RedactionReviewRequiredError.
+    With a retry policy it also raises RedactionAbandonedError and RedactionBlockedError.
     """
 
     redactor: Redactor

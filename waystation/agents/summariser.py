@@ -24,8 +24,8 @@ from waystation.context.policy import CompactionPolicy
 from waystation.context.restoration import without_files
 from waystation.context.strategies import STRATEGIES
 from waystation.context.summary import (
+    is_compaction_message,
     is_summary,
-    is_summary_or_marker,
     strip_frame_tags,
     without_scratchpad,
     wrap_partial_summary,
@@ -242,7 +242,7 @@ class SummaryInput(Value):
         """Each message as the summariser reads it: only earlier compactions keep frame tags."""
         shown = ((message, self.texts[message.id]) for message in self.messages)
         return tuple(
-            text if is_summary_or_marker(message) else strip_frame_tags(text) for message, text in shown if text
+            text if is_compaction_message(message) else strip_frame_tags(text) for message, text in shown if text
         )
 
     @property

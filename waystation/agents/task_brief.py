@@ -158,7 +158,7 @@ class StepInputs:
         return sum(len(self.there.findings[step.id].findings) for step in self.steps if step.id in self.there.findings)
 
 
-class AgentAssignment(NamedTuple):
+class AgentBriefParts(NamedTuple):
     """The parts of a task brief for one agent alone."""
 
     goal: str
@@ -263,7 +263,7 @@ class BriefContext:
         form = [wrap_untrusted("output", told)] if (told := get_role_spec(self.role).form) else []
         earlier = [self.earlier_tasks] if self.earlier_tasks else []
         asked = render_question_and_criteria(self.request, self.submitted_at)
-        return [*asked, *form, *render_deadline(self.request), *earlier]
+        return [*asked, *form, *render_answer_deadline(self.request), *earlier]
 
     @property
     def _relevant(self) -> Sequence[Procedure]:
@@ -324,7 +324,7 @@ def render_question_and_criteria(request: AgentTaskRequest, submitted_at: dateti
     return parts
 
 
-def render_deadline(request: AgentTaskRequest) -> Sequence[SafeMarkup]:
+def render_answer_deadline(request: AgentTaskRequest) -> Sequence[SafeMarkup]:
     """Render the deadline after which no person is waited for, if it was set in advance."""
     ahead = request.unattended
     if ahead.answer_by is None or ahead.at_deadline == "wait":
@@ -402,12 +402,12 @@ class BriefBuilder:
         notes.extend(build_redaction_notes(redacted))
         return build_user_message(message_id, redacted.text)
 
-    async def _assigned(self, run: RunRef, request: AgentTaskRequest) -> AgentAssignment:
+    async def _assigned(self, run: RunRef, request: AgentTaskRequest) -> AgentBriefParts:
         """Return the parts of the task brief for this agent alone."""
         parent = get_parent_id(run.step_id)
         return await (self._of_step(run, request) if parent is None else self._of_subagent(run, parent))
 
-    async def _of_step(self, run: RunRef, request: AgentTaskRequest) -> AgentAssignment:
+    async def _of_step(self, run: RunRef, request: AgentTaskRequest) -> AgentBriefParts:
         """Return the goal, the step, and what it builds on."""
         plan = await self.store.get_newest_plan(run.task_id, run.scope)
         if plan is None:
@@ -415,20 +415,20 @@ class BriefBuilder:
         step = plan.get_step(run.step_id)
         own = _step_part(step.id, step.role, step.title, step.goal)
         if not step.needs:
-            return AgentAssignment(step.goal, [own])
+            return AgentBriefParts(step.goal, [own])
         inputs = StepInputs(await load_task_deliverables(run.scope, self.store), list_source_steps(plan, step))
         parts = [own, *inputs.render_needs(step)]
         if step.role == "writing":
             parts.append(render_report_length(request.length, inputs))
-        return AgentAssignment(step.goal, parts, inputs)
+        return AgentBriefParts(step.goal, parts, inputs)
 
-    async def _of_subagent(self, run: RunRef, parent: str) -> AgentAssignment:
+    async def _of_subagent(self, run: RunRef, parent: str) -> AgentBriefParts:
         """Return the goal, the parent's assignment and its context."""
         asked = parse_assignment(await self.store.load_transcript(f"{run.task_id}/{parent}", run.scope), run.step_id)
         own = _step_part(run.step_id, run.role, asked.title, asked.goal)
         known = [wrap_untrusted("context", asked.context, **{"from": parent})] if asked.context else []
         to_whom = wrap_untrusted("result", f"What you submit goes to the agent {parent}, which started you.")
-        return AgentAssignment(asked.goal, [own, *known, to_whom])
+        return AgentBriefParts(asked.goal, [own, *known, to_whom])
 
     async def _recalled(self, run: RunRef, goal: str, scope: MemoryScope, notes: list[str]) -> Sequence[MemoryExcerpt]:
         """Recall earlier work of the session on this goal."""

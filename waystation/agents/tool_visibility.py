@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from waystation.context.history import count_messages_before, get_effective_transcript
 from waystation.context.transcript import Transcript
-from waystation.kernel.errors import WebFetchRejectedError
+from waystation.kernel.errors import WebPageUnreadableError
 from waystation.kernel.roles import AgentPhase, AgentRole, ToolPermission, get_role_spec
 from waystation.kernel.value import Value
 from waystation.security.web_addresses import DomainPolicy, parse_web_address
@@ -93,7 +93,7 @@ class ParameterLimit(Value):
             return True
         try:
             return DomainPolicy(allow=self.domains).is_allowed(parse_web_address(str(value)).host)
-        except WebFetchRejectedError:
+        except WebPageUnreadableError:
             return False
 
 

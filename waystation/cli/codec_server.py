@@ -20,7 +20,7 @@ from waystation.runtime.temporal.codec_server import (
     CodecServerAddress,
     run_codec_server,
 )
-from waystation.runtime.temporal.connect import find_target
+from waystation.runtime.temporal.connect import resolve_temporal_target
 from waystation.workers.shutdown import stop_on_signals
 
 PATH_BYTES = 16
@@ -92,7 +92,7 @@ def _server(settings: Settings, origins: frozenset[str], *, encodes: bool) -> Co
 
 
 def _ui_in_use(settings: Settings) -> tuple[str, ...]:
-    ui_url = find_target(settings).ui_url
+    ui_url = resolve_temporal_target(settings).ui_url
     return (ui_url,) if ui_url else ()
 
 

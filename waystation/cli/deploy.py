@@ -12,7 +12,7 @@ from waystation.kernel.errors import BadInput
 from waystation.kernel.temporal_names import QUEUE_PREFIX, QUEUES
 from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
-from waystation.runtime.temporal.connect import connect_as_person, find_target
+from waystation.runtime.temporal.connect import connect_as_person, resolve_temporal_target
 from waystation.runtime.temporal.deployment_client import (
     BuildStatus,
     TemporalDeploymentClient,
@@ -85,7 +85,7 @@ def _report(done: DeploymentJson, *, as_json: bool) -> None:
 
 
 async def _client() -> TemporalDeploymentClient:
-    return TemporalDeploymentClient(await connect_as_person(find_target(Settings())))
+    return TemporalDeploymentClient(await connect_as_person(resolve_temporal_target(Settings())))
 
 
 async def _list() -> tuple[BuildStatus, ...]:

@@ -33,7 +33,14 @@ from waystation.config.setting_types import CONFIG_NAME, write_table
 from waystation.config.settings import Settings, describe_unknown_variables, resolve_trace_target
 from waystation.documents.readers.reader import READER_MODULE, describe_recognition, find_recognition_options
 from waystation.kernel.clock import utc_now
-from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
+from waystation.kernel.errors import (
+    BadInput,
+    StoreError,
+    StoreUnavailable,
+    Unreachable,
+    WaystationError,
+    WrongKey,
+)
 from waystation.kernel.files import find_shared_paths
 from waystation.kernel.roles import list_step_roles
 from waystation.kernel.temporal_names import QUEUES
@@ -48,9 +55,9 @@ from waystation.runtime.store_setup import build_payload_codec, open_store, requ
 from waystation.runtime.temporal.connect import (
     TemporalTarget,
     connect,
-    find_target,
     get_quiet_runtime,
     list_unusable_search_attributes,
+    resolve_temporal_target,
 )
 from waystation.runtime.temporal.dev_server import FAIRNESS_SETTINGS, find_temporal_executable
 from waystation.runtime.temporal.run_file import has_server_in_environment, read_run_file
@@ -498,7 +505,7 @@ def _traces() -> CheckResult:
 
 async def _server(settings: Settings) -> tuple[CheckResult, ...]:
     try:
-        target = find_target(settings)
+        target = resolve_temporal_target(settings)
         server = await connect(target, runtime=get_quiet_runtime())
         unattended = await TemporalTaskClient(server, target).list_queues_without_workers()
         missing = await list_unusable_search_attributes(server)

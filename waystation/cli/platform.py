@@ -57,7 +57,7 @@ async def run_platform_locally(settings: Settings) -> AsyncGenerator[RunFile]:
         BadInput: One runs here already, or the environment names another server.
         Unreachable: The server does not start.
     """
-    validate_no_named_server()
+    require_no_external_temporal_server()
     with pause_gc_for_imports():
         # `up`, `down` and help need not wait for these imports.
         from waystation.runtime.temporal.connect import ensure_search_attributes  # noqa: PLC0415
@@ -171,7 +171,7 @@ async def _orphan_ended(settings: Settings) -> None:
         raise _runs_already(settings)
 
 
-def validate_no_named_server() -> None:
+def require_no_external_temporal_server() -> None:
     """Raise BadInput if the environment names a server: our own would then be unused."""
     if has_server_in_environment():
         raise BadInput(
@@ -343,9 +343,9 @@ def status(as_json: JsonOption = False) -> None:
 
 
 async def _status(settings: Settings) -> StatusJson:
-    from waystation.runtime.temporal.connect import find_target  # noqa: PLC0415
+    from waystation.runtime.temporal.connect import resolve_temporal_target  # noqa: PLC0415
 
-    target = find_target(settings)
+    target = resolve_temporal_target(settings)
     run = read_run_file(settings.run_file)
     found = StatusJson(
         home=str(settings.home),
@@ -408,7 +408,7 @@ def up() -> None:
 
 
 async def _up(settings: Settings) -> RunFile:
-    validate_no_named_server()
+    require_no_external_temporal_server()
     log = settings.logs_folder / "dev.log"
     process: subprocess.Popen[bytes] | None = None
     try:

@@ -22,11 +22,11 @@ from waystation.tasks.details import (
     format_step_progress,
 )
 from waystation.tasks.view import (
-    ActionView,
     ApprovalView,
     BudgetForecastView,
-    BudgetView,
     PendingApproval,
+    TaskBudgetView,
+    ToolCallView,
     format_work_counts,
 )
 
@@ -35,7 +35,7 @@ BAR = "  | "
 MIN_TEXT_COLUMNS = 20
 
 
-def format_question(one: PendingApproval, question: ActionView, width: int) -> list[str]:
+def format_question(one: PendingApproval, question: ToolCallView, width: int) -> list[str]:
     """Format the question, and where to read the rest of it."""
     room = max(width - len(BAR), MIN_TEXT_COLUMNS)
     words = [part for line in question.text.split("\n") for part in wrap(line, room, drop_whitespace=False) or [""]]
@@ -164,7 +164,7 @@ def _task_spent(one: PendingApproval) -> str:
     return format_used_amount(one.task_budget.spent, one.task_budget.limit)
 
 
-def _rest(approval: ApprovalView, budget: BudgetView) -> str:
+def _rest(approval: ApprovalView, budget: TaskBudgetView) -> str:
     """Describe where the task's unspent budget is, which this agent cannot use."""
     left = budget.limit.remaining_after(budget.spent).amount
     own = budget.limit.restrict_to_limited_units(approval.limit.remaining_after(approval.spent).amount).min_with(

@@ -211,7 +211,7 @@ async def _sessions() -> tuple[SessionSummary, ...]:
 
 
 @session.command("set")
-def set_limit(
+def set_session_budget(
     name: Annotated[str, typer.Argument(metavar="SESSION", help="Name of the session.")],
     budget: Annotated[
         str, typer.Option(metavar="AMOUNT", help=f"For all its tasks: 2M (tokens), '$50', '2M+$50' or {UNLIMITED}.")

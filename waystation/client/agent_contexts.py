@@ -176,7 +176,7 @@ REWIND_TIMEOUT = timedelta(seconds=20)
 STORE_POLL_INTERVAL = timedelta(milliseconds=100)
 
 
-def validate_instructions(instructions: str) -> str:
+def validate_summary_instructions(instructions: str) -> str:
     """Return the instructions unchanged. Raises BadInput if they are too long."""
     if len(instructions) > MAX_INSTRUCTIONS_CHARACTERS:
         raise BadInput(

@@ -144,13 +144,13 @@ class Client:
         await self._store.aclose()
 
     async def _temporal(self) -> "TemporalTaskClient":
-        from waystation.runtime.temporal.connect import find_target  # noqa: PLC0415
+        from waystation.runtime.temporal.connect import resolve_temporal_target  # noqa: PLC0415
         from waystation.runtime.temporal.task_client import TemporalTaskClient  # noqa: PLC0415
 
         if self._connected is None or self._connected.has_ended:
             await require_store_key(self._store, self._settings)
             converter = build_client_data_converter(self._settings)
-            self._connected = await TemporalTaskClient.connect(find_target(self._settings), converter)
+            self._connected = await TemporalTaskClient.connect(resolve_temporal_target(self._settings), converter)
         return self._connected
 
     def build_placeholder_client(self) -> "Client":
@@ -221,11 +221,11 @@ class Client:
     async def get_schedule_client(self) -> "ScheduleClient":
         """Return the client of the tenant's schedules. Raises Unreachable."""
         from waystation.client.schedules import ScheduleClient  # noqa: PLC0415
-        from waystation.runtime.temporal.connect import find_target  # noqa: PLC0415
+        from waystation.runtime.temporal.connect import resolve_temporal_target  # noqa: PLC0415
         from waystation.runtime.temporal.schedule_client import TemporalScheduleClient  # noqa: PLC0415
 
         await require_store_key(self._store, self._settings)
-        target = find_target(self._settings)
+        target = resolve_temporal_target(self._settings)
         temporal = await TemporalScheduleClient.connect(target, build_client_data_converter(self._settings))
         return ScheduleClient(self._settings, self._store, temporal)
 
@@ -645,12 +645,12 @@ class Client:
             BadInput: The edit is not possible.
             Unreachable: The server does not answer.
         """
-        from waystation.client.agent_contexts import rewind_finished_task, validate_instructions  # noqa: PLC0415
+        from waystation.client.agent_contexts import rewind_finished_task, validate_summary_instructions  # noqa: PLC0415
 
         if (await self.get_task(task_id)).over:
             return await rewind_finished_task(self._store, await self._temporal(), await self._load_row(task_id), edit)
         task = (await self._load_row(task_id)).ref.scope
-        blob = await self._store.put_text(validate_instructions(instructions), task) if instructions else None
+        blob = await self._store.put_text(validate_summary_instructions(instructions), task) if instructions else None
         return (await self.send(task_id, EDIT, edit.replace(instructions=blob))).answer
 
     async def send_message(self, task_id: str, words: str, by: str = "") -> AnswerResult:
@@ -697,9 +697,9 @@ class Client:
 
         Raises BadInput, Unreachable.
         """
-        from waystation.client.submission import reload_changed_documents  # noqa: PLC0415
+        from waystation.client.submission import load_changed_documents  # noqa: PLC0415
 
-        loaded = await reload_changed_documents(await self.list_documents(task_id), paths)
+        loaded = await load_changed_documents(await self.list_documents(task_id), paths)
         return await self.apply_loaded_documents(task_id, loaded, remove_missing=remove_missing, by=by)
 
     async def apply_loaded_documents(

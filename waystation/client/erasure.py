@@ -30,7 +30,7 @@ from waystation.privacy.policy import VaultEntry
 from waystation.reports.task_files import delete_task_files
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, open_store
-from waystation.runtime.temporal.connect import connect_as_person, find_target
+from waystation.runtime.temporal.connect import connect_as_person, resolve_temporal_target
 from waystation.runtime.temporal.erasure_client import erase_person, forget_tasks, get_last_erasure, is_workflow_running
 from waystation.security.placeholders import compute_fingerprint
 from waystation.tasks.task import TaskRow, build_reader_scope, tenant_hash
@@ -268,7 +268,7 @@ async def forget_selected_tasks(settings: Settings, task_ids: tuple[str, ...], *
     order = ForgetOrder(
         store_id=store_id, tenant=tenant_hash(settings.tenant), task_ids=task_ids, everything=everything
     )
-    target = find_target(settings)
+    target = resolve_temporal_target(settings)
     temporal = await connect_as_person(target, build_client_data_converter(settings))
     try:
         done = await forget_tasks(temporal, order, f"forget {len(task_ids)} of a tenant's tasks")

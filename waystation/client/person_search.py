@@ -40,7 +40,7 @@ from waystation.runtime.store_setup import (
     get_placeholder_key,
     open_store,
 )
-from waystation.runtime.temporal.connect import connect_as_person, find_target
+from waystation.runtime.temporal.connect import connect_as_person, resolve_temporal_target
 from waystation.runtime.temporal.erasure_client import find_histories
 from waystation.security.placeholders import SECRET, build_placeholder
 from waystation.tasks.task import make_session_workflow_id, tenant_hash
@@ -196,7 +196,7 @@ def normalize_search_value(value: str) -> str:
 
 async def connect_to_temporal(settings: Settings) -> TemporalClient:
     """Connect to the server. Raises Unreachable."""
-    target = find_target(settings)
+    target = resolve_temporal_target(settings)
     return await connect_as_person(target, build_client_data_converter(settings))
 
 

@@ -331,7 +331,7 @@ def require_running(row: TaskRow, phase: TaskPhase) -> None:
         )
 
 
-async def reload_changed_documents(known: Iterable[Document], paths: Sequence[Path]) -> DocumentLoadResult:
+async def load_changed_documents(known: Iterable[Document], paths: Sequence[Path]) -> DocumentLoadResult:
     """Read those of these files and folders that have changed. Raises BadInput as `load_documents` does."""
     sources = frozenset(one.source for one in known if one.source)
     return await asyncio.to_thread(load_documents, paths, known=sources)

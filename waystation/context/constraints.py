@@ -18,8 +18,8 @@ from waystation.context.summary import (
     OPEN_ITEM_PREFIX,
     REQUEST_PREFIX,
     format_ledger_line,
+    is_compaction_message,
     is_summary,
-    is_summary_or_marker,
     parse_ledger_entries,
     shorten_text,
     strip_frame_tags,
@@ -91,7 +91,7 @@ def extract_user_words(messages: Sequence[Message]) -> tuple[str, ...]:
 def _heard(message: Message) -> tuple[str, ...]:
     return (
         parse_ledger_entries(message, CONSTRAINT_PREFIX) + parse_ledger_entries(message, REQUEST_PREFIX)
-        if is_summary_or_marker(message)
+        if is_compaction_message(message)
         else (message.text,)
     )
 
@@ -111,7 +111,7 @@ def _is_the_users(message: Message) -> bool:
 def _demands(message: Message) -> Iterator[str]:
     if not _is_the_users(message):
         return
-    if is_summary_or_marker(message):
+    if is_compaction_message(message):
         yield from parse_ledger_entries(message, CONSTRAINT_PREFIX)
         return
     # What people send to a running task is meant for all later work, in whatever words.
@@ -138,7 +138,7 @@ def extract_user_requests(middle: Sequence[Message]) -> tuple[str, ...]:
 
 
 def _asked_in(message: Message) -> Iterator[str]:
-    if is_summary_or_marker(message):
+    if is_compaction_message(message):
         yield from parse_ledger_entries(message, REQUEST_PREFIX)
     elif not _is_wrapped(message.text.strip()):
         said = format_ledger_line(" ".join(sentence for sentence, demands in _sentences(message.text) if not demands))
@@ -170,7 +170,7 @@ def extract_recorded_decisions(middle: Sequence[Message]) -> tuple[str, ...]:
     found = (
         line
         for message in middle
-        if message.role == "user" and is_summary_or_marker(message)
+        if message.role == "user" and is_compaction_message(message)
         for line in _decided_in(message)
     )
     return tuple(dict.fromkeys(shorten_text(line, DECISION_CHARACTERS) for line in found))
@@ -287,7 +287,7 @@ def _identify(texts: Iterable[str]) -> dict[str, set[str]]:
 
 
 def _kept_lines(message: Message) -> tuple[str, ...]:
-    return parse_ledger_entries(message, "") if is_summary_or_marker(message) else (message.text,)
+    return parse_ledger_entries(message, "") if is_compaction_message(message) else (message.text,)
 
 
 def _written_by_agent(message: Message) -> str:
@@ -371,7 +371,7 @@ def _newest(newest_first: Iterable[Message]) -> Sequence[str]:
 
 
 def _items_listed(message: Message) -> list[_Item]:
-    if message.role != "assistant" or is_summary_or_marker(message):
+    if message.role != "assistant" or is_compaction_message(message):
         return []
     text = message.text
     written = [_Item(found["status"], found["text"]) for found in _ITEM.finditer(text)] if "[" in text else []

@@ -113,7 +113,7 @@ def without_ledger(text: str) -> str:
     return before if mark and after.rstrip().endswith(LEDGER_CLOSE) else text
 
 
-def is_summary_or_marker(message: Message) -> bool:
+def is_compaction_message(message: Message) -> bool:
     """Return whether the message is a compaction's summary or marker, whose ledger counts."""
     return is_summary(message) or message.id.startswith(MARKER_ID_PREFIX)
 

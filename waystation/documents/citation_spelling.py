@@ -184,7 +184,7 @@ class NormalisedCitation(NamedTuple):
     """As of `NormalisedText`."""
 
 
-def normalise_citation(written: str, citable: CitableDocuments) -> NormalisedCitation:
+def normalise_citation_string(written: str, citable: CitableDocuments) -> NormalisedCitation:
     """Rewrite a string that should be nothing but one or several citations."""
     normaliser = _Normaliser(citable)
     cited = normaliser.parse_group(written.strip().removeprefix("[").removesuffix("]"), NameMatch.LOOSE)

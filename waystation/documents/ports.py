@@ -160,7 +160,7 @@ class WebPageFetcher(Protocol):
         """Fetch a page once. The caller must be permitted to read the address's host.
 
         Raises:
-            WebFetchRejectedError: it cannot or must not be read; not retryable.
+            WebPageUnreadableError: it cannot or must not be read; not retryable.
             WebUnavailable: retryable.
         """
         ...
@@ -182,6 +182,6 @@ class WebTextExtractor(Protocol):
             charset: the charset that it names, which need not be true.
 
         Raises:
-            WebFetchRejectedError: no text can be extracted.
+            WebPageUnreadableError: no text can be extracted.
         """
         ...

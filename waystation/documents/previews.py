@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from waystation.documents.documents import Document, parse_place_marker
 from waystation.documents.redacted_documents import RedactedDocumentStore, build_document_names
-from waystation.kernel.errors import RedactionReviewRequiredError, TextRedactionError
+from waystation.kernel.errors import RedactionBlockedError, TextRedactionError
 from waystation.kernel.scopes import TaskScope
 from waystation.kernel.value import Value
 from waystation.privacy.policy import find_cut_position
@@ -59,7 +59,7 @@ async def build_document_previews(
     for document in chosen:
         try:
             shown = await redacted.get_redacted_text(document.blob, task)
-        except (TextRedactionError, RedactionReviewRequiredError):
+        except (TextRedactionError, RedactionBlockedError):
             continue  # agents that read it try again; a plan does without
         if not shown.withheld and (text := select_first_lines(shown.lines, characters)):
             previews.append(DocumentPreview(name=names[document.name], text=text))

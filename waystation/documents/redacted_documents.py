@@ -21,7 +21,7 @@ from waystation.documents.ports import RedactedTextRepository, TableEngine, Text
 from waystation.documents.table_redaction import ColumnRedactor, RedactedTable
 from waystation.documents.tables import Table, TableText
 from waystation.kernel.clock import Clock
-from waystation.kernel.errors import RedactionReviewRequiredError
+from waystation.kernel.errors import RedactionBlockedError
 from waystation.kernel.patterns import LinearPattern, compile_literals
 from waystation.kernel.refs import RunRef
 from waystation.kernel.scopes import TenantScope
@@ -240,7 +240,7 @@ class RedactedDocumentStore:
         """
         try:
             return (await self.get_redacted_text(blob, reader)).lines
-        except RedactionReviewRequiredError:
+        except RedactionBlockedError:
             return [""]
 
     async def _redacted(self, key: RedactedTextKey, reader: TenantScope, destination: TextDestination) -> RedactedText:

@@ -22,7 +22,7 @@ from yarl import URL
 from waystation.documents.ports import WebTextExtractor
 from waystation.documents.web_pages import WebPage, build_web_page
 from waystation.kernel.clock import Clock
-from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
+from waystation.kernel.errors import WebPageUnreadableError, WebUnavailable
 from waystation.kernel.network import describe_connection_error
 from waystation.kernel.value import Value
 from waystation.security.web_addresses import DomainPolicy, WebAddress, is_host_or_subdomain, parse_web_address
@@ -53,7 +53,7 @@ class RobotsPolicy:
         """`user_agent`: its product token identifies us in the rules.
 
         `get` fetches a robots.txt, following redirects to hosts whose pages may be read; it raises
-        WebFetchRejectedError for others.
+        WebPageUnreadableError for others.
         """
         self._token = user_agent.partition("/")[0]
         self._get = get
@@ -64,7 +64,7 @@ class RobotsPolicy:
 
         Raises:
             WebUnavailable: its rules cannot be read at the moment.
-            WebFetchRejectedError: its rules are at a place that we do not visit.
+            WebPageUnreadableError: its rules are at a place that we do not visit.
         """
         known = self._sites.get(address.origin)
         now = asyncio.get_running_loop().time()
@@ -79,8 +79,8 @@ class RobotsPolicy:
     async def _rules(self, address: WebAddress) -> Protego:
         try:
             answer = await self._get(parse_web_address(f"{address.origin}/robots.txt"))
-        except WebFetchRejectedError as refused:
-            raise WebFetchRejectedError(
+        except WebPageUnreadableError as refused:
+            raise WebPageUnreadableError(
                 f"The robots.txt of {address.host} could not be read: {refused.cause}", "Use another source."
             ) from refused
         if answer.status >= 500:
@@ -210,10 +210,10 @@ def infer_file_suffix(content_type: str, host: str) -> str:
     """Return the suffix of a file of this type; empty if the bytes have to tell, as for office files.
 
     Raises:
-        WebFetchRejectedError: the type has no text.
+        WebPageUnreadableError: the type has no text.
     """
     if content_type.partition("/")[0] in _WITHOUT_TEXT:
-        raise WebFetchRejectedError(f"{host} sent {content_type}, which has no text", "Use a page about it.")
+        raise WebPageUnreadableError(f"{host} sent {content_type}, which has no text", "Use a page about it.")
     if known := _SUFFIXES.get(content_type):
         return known
     return ".txt" if content_type.startswith("text/") or content_type.endswith(_TEXT) else ""
@@ -300,14 +300,14 @@ class DirectWebPageFetcher:
             if isinstance(found, _Body):
                 return found
             address = found
-        raise WebFetchRejectedError(f"{asked.host} redirects more than {MAX_REDIRECTS} times", "Use another page.")
+        raise WebPageUnreadableError(f"{asked.host} redirects more than {MAX_REDIRECTS} times", "Use another page.")
 
     def _check_domain(self, address: WebAddress, asked: WebAddress) -> None:
         domains = self._terms.domains
         if domains.is_denied(address.host):
-            raise WebFetchRejectedError(f"Pages of {address.host} are not allowed here", "Use another source.")
+            raise WebPageUnreadableError(f"Pages of {address.host} are not allowed here", "Use another source.")
         if not is_host_or_subdomain(asked.host, address.host) and not domains.is_allowed(address.host):
-            raise WebFetchRejectedError(
+            raise WebPageUnreadableError(
                 f"{asked.host} redirects to another site", f"To read that one, fetch {address.url} itself."
             )
 
@@ -315,7 +315,7 @@ class DirectWebPageFetcher:
         """Return the body, or the target of a redirect."""
         async with self._pace.acquire(address.host):
             if not await self._robots.allow(address):
-                raise WebFetchRejectedError(
+                raise WebPageUnreadableError(
                     f"{address.host} does not let programs read this page", "Use another source."
                 )
             async with self._session.get(URL(address.url), allow_redirects=False) as answer:
@@ -333,7 +333,7 @@ class DirectWebPageFetcher:
             too_large = len(content) > self._terms.max_bytes
         if too_large:
             most = self._terms.max_bytes / 1e6
-            raise WebFetchRejectedError(
+            raise WebPageUnreadableError(
                 f"The page of {host} is larger than {most:g} MB", "Use a smaller page or a part of it."
             )
         return bytes(content)
@@ -347,7 +347,7 @@ class DirectWebPageFetcher:
                 if answer.status not in _REDIRECTS:
                     return RobotsFile(answer.status, await _beginning(answer))
                 address = _target(address, answer)
-        raise WebFetchRejectedError(f"{asked.host} redirects more than {MAX_REDIRECTS} times", "Use another page.")
+        raise WebPageUnreadableError(f"{asked.host} redirects more than {MAX_REDIRECTS} times", "Use another page.")
 
     @property
     def _session(self) -> aiohttp.ClientSession:
@@ -377,7 +377,7 @@ def _target(address: WebAddress, answer: aiohttp.ClientResponse) -> WebAddress:
     try:
         return parse_web_address(str(URL(address.url).join(URL(answer.headers.get("Location", "")))))
     except ValueError:
-        raise WebFetchRejectedError(
+        raise WebPageUnreadableError(
             f"{address.host} redirects to an address that cannot be read", "Use another page."
         ) from None
 
@@ -386,15 +386,15 @@ def _check_status(host: str, status: int) -> None:
     if status in _PASSING or status >= 500:
         raise WebUnavailable(f"{host} answered {status}")
     if not 200 <= status < 300:
-        raise WebFetchRejectedError(f"{host} answered {status}", "Check the address, or use another source.")
+        raise WebPageUnreadableError(f"{host} answered {status}", "Check the address, or use another source.")
 
 
-def _failure(host: str, error: aiohttp.ClientError) -> WebFetchRejectedError | WebUnavailable:
+def _failure(host: str, error: aiohttp.ClientError) -> WebPageUnreadableError | WebUnavailable:
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return WebFetchRejectedError(f"The certificate of {host} is not valid", "Use another source.")
+            return WebPageUnreadableError(f"The certificate of {host} is not valid", "Use another source.")
         case aiohttp.ClientConnectorError() if isinstance(error.os_error, NonPublicAddressError):
-            return WebFetchRejectedError(
+            return WebPageUnreadableError(
                 f"{host} leads to an address that is not public", "Only public pages can be read."
             )
         case _:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from waystation.context.transcript import Message, ToolUse
-from waystation.kernel.errors import WebFetchRejectedError
+from waystation.kernel.errors import WebPageUnreadableError
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 from waystation.privacy.policy import find_cut_position
@@ -109,5 +109,5 @@ def extract_stored_web_pages(messages: Iterable[Message]) -> Mapping[str, Stored
 def _address(call: ToolUse) -> str:
     try:
         return parse_web_address(str(call.input.get("url"))).url
-    except WebFetchRejectedError:
+    except WebPageUnreadableError:
         return ""

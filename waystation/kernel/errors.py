@@ -27,7 +27,7 @@ WaystationError
 │   └── TextRedactionError          this one text; others may pass
 │       ├── RedactionTimeoutError   it took too long; after a second time-out the text is set aside
 │       ├── RedactionAbandonedError  out of attempts: the work that needs the text ends with what it has
-│       └── RedactionReviewRequiredError  out of attempts: a person must look at it
+│       └── RedactionBlockedError  out of attempts: a person must look at it
 ├── MemoryUnavailable               the embedder or Qdrant did not answer; passages wait in the outbox; exit code 3
 │   ├── PassagesRejectedError       Qdrant does not accept one of these passages, however often it is sent
 │   └── OtherEmbedder               memory was built with another embedder than the configured one
@@ -37,7 +37,7 @@ WaystationError
 ├── WebhookUnavailable              a notification was not accepted; retryable
 ├── WebhookRejectedError            a notification was not accepted; not retryable
 ├── WebUnavailable                  a page cannot be fetched now; retryable
-├── WebFetchRejectedError           a page cannot or must not be read; not retryable
+├── WebPageUnreadableError           a page cannot or must not be read; not retryable
 └── Unreachable                     something needed (server, worker) is not there; exit code 3
     └── Busy                        it is there but accepts no more at the moment: nothing was accepted
 """
@@ -219,7 +219,7 @@ class RedactionAbandonedError(TextRedactionError):
     """A text that the work cannot do without could not be redacted in the permitted number of attempts."""
 
 
-class RedactionReviewRequiredError(TextRedactionError):
+class RedactionBlockedError(TextRedactionError):
     """A text could not be redacted in the permitted number of attempts, and a person must look at it."""
 
 
@@ -266,7 +266,7 @@ class WebUnavailable(WaystationError):
     """A page cannot be fetched now. Retryable. The message names the host and repeats nothing that it sent."""
 
 
-class WebFetchRejectedError(WaystationError):
+class WebPageUnreadableError(WaystationError):
     """A page cannot or must not be read. Not retryable; the message gives the cause and what can be done instead."""
 
     def __init__(self, cause: str, next_step: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from waystation.context.summary import SOURCES_PREFIX, is_summary_or_marker, parse_ledger_entries, shorten_text
+from waystation.context.summary import SOURCES_PREFIX, is_compaction_message, parse_ledger_entries, shorten_text
 from waystation.context.transcript import (
     SYSTEM_MESSAGE_TYPE,
     Block,
@@ -484,7 +484,7 @@ def build_sources_line(hidden: Sequence[Message], passages: Iterable[Passage]) -
     earlier = [
         line
         for message in hidden
-        if is_summary_or_marker(message)
+        if is_compaction_message(message)
         for line in parse_ledger_entries(message, SOURCES_PREFIX)
     ]
     found = [_Source(*match) for line in earlier for match in _SOURCE.findall(line)]

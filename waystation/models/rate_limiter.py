@@ -24,10 +24,10 @@ from waystation.models.rate_limits import (
     FairQueue,
     LeaseRequest,
     LimitReport,
-    RateAmount,
+    RateLimitAmount,
     RateLimits,
     Refusal,
-    build_rate_amount,
+    build_rate_limit_amount,
     describe_limits,
     parse_limit_report,
 )
@@ -53,7 +53,7 @@ class _Waiter:
     max_output: int
     admitted: asyncio.Future[None]
     observer: WaitObserver
-    taken: RateAmount = NOTHING
+    taken: RateLimitAmount = NOTHING
     """What was subtracted from the lease for it."""
     is_waiting: bool = False
     """Whether it waits for the provider, as its observer knows."""
@@ -68,9 +68,9 @@ class _Waiter:
 class AdmittedCall:
     """A call that was admitted, until its actual size is known."""
 
-    size: RateAmount
+    size: RateLimitAmount
     """As it was admitted."""
-    actual: RateAmount | None = None
+    actual: RateLimitAmount | None = None
     """As the provider counted it; None if there was no reply."""
     status: int = 0
     """HTTP status of the response; 0 before it has arrived."""
@@ -84,7 +84,7 @@ class AdmittedCall:
         """
         read = usage.cache_read if counts_cache_reads else 0
         fresh = usage.input + usage.cache_write + read
-        self.actual = RateAmount(requests=1.0, input_tokens=fresh, output_tokens=usage.output)
+        self.actual = RateLimitAmount(requests=1.0, input_tokens=fresh, output_tokens=usage.output)
 
 
 class CallSize(NamedTuple):
@@ -131,7 +131,7 @@ class ScopeLimiter:
         self._named_limits: RateLimits = NO_LIMITS
         self._report: LimitReport | None = None
         self._refusal: Refusal | None = None
-        self._recent: deque[tuple[float, RateAmount]] = deque()
+        self._recent: deque[tuple[float, RateLimitAmount]] = deque()
         self._asking, self._first_question, self._refunded = asyncio.Lock(), asyncio.Lock(), asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
 
@@ -202,7 +202,7 @@ class ScopeLimiter:
     def _now(self) -> float:
         return self._context.clock()
 
-    def _take(self, size: RateAmount) -> RateAmount | None:
+    def _take(self, size: RateLimitAmount) -> RateLimitAmount | None:
         """Subtract a call from the lease. Returns what was subtracted; None if the lease does not cover the call."""
         if self.limits.is_empty:
             return NOTHING
@@ -212,14 +212,14 @@ class ScopeLimiter:
         self._lease -= size
         return size
 
-    def _give_back(self, amount: RateAmount) -> None:
+    def _give_back(self, amount: RateLimitAmount) -> None:
         """Add to the lease what a call did not use, which may cover a call that waits."""
         self._lease += amount
         self._refunded.set()
 
     async def _wait(
         self, request_tokens: int, max_output: int, tenant: str, observer: WaitObserver, max_wait: float
-    ) -> RateAmount:
+    ) -> RateLimitAmount:
         """Wait until a call is admitted. Returns what was subtracted from the lease for it."""
         waiter = _Waiter(request_tokens, max_output, asyncio.get_running_loop().create_future(), observer)
         began = self._now
@@ -272,7 +272,7 @@ class ScopeLimiter:
             else:
                 await self._ask(size)
 
-    def _measure(self, waiter: _Waiter) -> RateAmount:
+    def _measure(self, waiter: _Waiter) -> RateLimitAmount:
         return self._estimate.compute_size(waiter.request_tokens, waiter.max_output)
 
     async def _pause(self, seconds: float) -> None:
@@ -291,7 +291,7 @@ class ScopeLimiter:
                 event.cancel()
             self._pausing = False
 
-    async def _ask(self, head: RateAmount) -> None:
+    async def _ask(self, head: RateLimitAmount) -> None:
         """Report to the store, and fetch a lease that covers the next call."""
         async with self._asking:
             request = LeaseRequest(
@@ -318,16 +318,16 @@ class ScopeLimiter:
             # Workers that wait for the same limit do not ask in step.
             self._ask_after = now + grant.retry_in * (1 + self._context.jitter() / 4)
 
-    def _compute_wanted(self, head: RateAmount) -> RateAmount:
+    def _compute_wanted(self, head: RateLimitAmount) -> RateLimitAmount:
         """Return the size of the calls that wait or, if more, of those of the last minute, and the next one."""
         if head == NOTHING:
             return NOTHING
         self._drop_old_calls()
         waiting = _sum(self._measure(waiter) for waiter in self._queue.iter_items())
         recent = _sum(size for _, size in self._recent)
-        return build_rate_amount(lambda name: max(waiting.get(name), recent.get(name) + head.get(name)))
+        return build_rate_limit_amount(lambda name: max(waiting.get(name), recent.get(name) + head.get(name)))
 
-    def _note_call(self, size: RateAmount) -> None:
+    def _note_call(self, size: RateLimitAmount) -> None:
         self._recent.append((self._now, size))
         self._drop_old_calls()
 
@@ -360,7 +360,7 @@ class ScopeLimiter:
             remaining = report.remaining.get(name)
             return self._lease.get(name) if remaining is None else min(self._lease.get(name), remaining)
 
-        self._lease = build_rate_amount(left)
+        self._lease = build_rate_limit_amount(left)
 
 
 class RateLimiter:
@@ -388,9 +388,9 @@ class RateLimiter:
             await limiter.aclose()
 
 
-def _sum(amounts: Iterable[RateAmount]) -> RateAmount:
+def _sum(amounts: Iterable[RateLimitAmount]) -> RateLimitAmount:
     requests = input_tokens = output_tokens = 0.0
     for one in amounts:
         requests, input_tokens = requests + one.requests, input_tokens + one.input_tokens
         output_tokens += one.output_tokens
-    return RateAmount(requests=requests, input_tokens=input_tokens, output_tokens=output_tokens)
+    return RateLimitAmount(requests=requests, input_tokens=input_tokens, output_tokens=output_tokens)

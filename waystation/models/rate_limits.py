@@ -43,18 +43,18 @@ Dimension = Literal["requests", "input_tokens", "output_tokens"]
 DIMENSIONS: tuple[Dimension, ...] = ("requests", "input_tokens", "output_tokens")
 
 
-class RateAmount(Value):
+class RateLimitAmount(Value):
     """An amount in each dimension. Negative for a debt."""
 
     requests: float = 0.0
     input_tokens: float = 0.0
     output_tokens: float = 0.0
 
-    def __add__(self, other: "RateAmount") -> "RateAmount":
-        return build_rate_amount(lambda name: self.get(name) + other.get(name))
+    def __add__(self, other: "RateLimitAmount") -> "RateLimitAmount":
+        return build_rate_limit_amount(lambda name: self.get(name) + other.get(name))
 
-    def __sub__(self, other: "RateAmount") -> "RateAmount":
-        return build_rate_amount(lambda name: self.get(name) - other.get(name))
+    def __sub__(self, other: "RateLimitAmount") -> "RateLimitAmount":
+        return build_rate_limit_amount(lambda name: self.get(name) - other.get(name))
 
     def get(self, name: Dimension) -> float:
         """Return the amount in one dimension."""
@@ -67,12 +67,12 @@ class RateAmount(Value):
                 return self.output_tokens
 
 
-NOTHING = RateAmount()
+NOTHING = RateLimitAmount()
 
 
-def build_rate_amount(amount: Callable[[Dimension], float]) -> RateAmount:
+def build_rate_limit_amount(amount: Callable[[Dimension], float]) -> RateLimitAmount:
     """Build an amount from its value in each dimension."""
-    return RateAmount(
+    return RateLimitAmount(
         requests=amount("requests"), input_tokens=amount("input_tokens"), output_tokens=amount("output_tokens")
     )
 
@@ -122,7 +122,7 @@ class RateLimits(Value):
             requests=limit("requests"), input_tokens=limit("input_tokens"), output_tokens=limit("output_tokens")
         )
 
-    def compute_share(self, size: RateAmount) -> float:
+    def compute_share(self, size: RateLimitAmount) -> float:
         """Return the part of a minute's quota that a call uses: in the dimension of which it uses most."""
         return max((size.get(name) / limit for name, limit in self.iter_limits()), default=0.0)
 
@@ -271,11 +271,11 @@ class LeaseRequest(Value):
     """What a worker asks for and reports."""
 
     worker: str
-    head: RateAmount = NOTHING
+    head: RateLimitAmount = NOTHING
     """Size of the call that is next."""
-    wanted: RateAmount = NOTHING
+    wanted: RateLimitAmount = NOTHING
     """Size of all calls that wait or are expected soon, the next one included."""
-    returned: RateAmount = NOTHING
+    returned: RateLimitAmount = NOTHING
     """What is left of its last lease; negative if it used more."""
     waiting: int = 0
     report: LimitReport | None = None
@@ -288,7 +288,7 @@ class LeaseGrant(Value):
 
     limits: RateLimits = NO_LIMITS
     """The limits that are kept now; all unknown if nothing is limited."""
-    amount: RateAmount = NOTHING
+    amount: RateLimitAmount = NOTHING
     valid_for: float = LEASE_SECONDS
     """Seconds."""
     retry_in: float = 0.0
@@ -337,7 +337,7 @@ def grant_lease(state: LimitState, request: LeaseRequest, now: float) -> tuple[L
         wanted = max(request.wanted.get(name), fair / 2 if plenty else 0.0)
         return max(request.head.get(name), min(wanted, fair))
 
-    amount = build_rate_amount(granted)
+    amount = build_rate_limit_amount(granted)
     left = RateLimits.map_each(lambda name: None if (held := level.get(name)) is None else held - amount.get(name))
     granted_state = state.replace(level=left)
     if plenty:
@@ -456,20 +456,20 @@ class CallSizeEstimator(Value):
     weight: float = 0.5
     """Of the next call. It falls with each call to `MIN_AVERAGE_WEIGHT`, so that the first guess is soon forgotten."""
 
-    def compute_size(self, request_tokens: int, max_output: int) -> RateAmount:
+    def compute_size(self, request_tokens: int, max_output: int) -> RateLimitAmount:
         """Return the expected size of a call.
 
         Args:
             request_tokens: Estimated tokens of the whole request.
             max_output: Longest reply in tokens.
         """
-        return RateAmount(
+        return RateLimitAmount(
             requests=1.0,
             input_tokens=request_tokens * self.input_share,
             output_tokens=min(self.output_tokens, float(max_output)),
         )
 
-    def after_call(self, request_tokens: int, actual: RateAmount) -> "CallSizeEstimator":
+    def after_call(self, request_tokens: int, actual: RateLimitAmount) -> "CallSizeEstimator":
         """Return the estimate after a call of which the size is known: a mean at first, then a moving average."""
         share = max(MIN_INPUT_SHARE, actual.input_tokens / max(1, request_tokens))
         return CallSizeEstimator(

@@ -548,7 +548,7 @@ STEM_CHARACTERS = 5
 """Words are compared by this many letters: `harbour` is mentioned if `harbours` is."""
 
 
-class Fault(Value):
+class ReportFault(Value):
     """One thing that is wrong with a report."""
 
     kind: FaultKind = Field(
@@ -564,7 +564,7 @@ class Fault(Value):
 class FaultList(Value):
     """Faults that a review found, as stored."""
 
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ReportFault, ...] = ()
 
 
 class DraftUnderReview(Value):
@@ -598,37 +598,37 @@ class DraftUnderReview(Value):
         return sum(not any(_lines(place) in cited for place in finding.all_citations) for finding in self.all_findings)
 
 
-def find_faults(drafted: DraftUnderReview) -> tuple[Fault, ...]:
+def find_faults(drafted: DraftUnderReview) -> tuple[ReportFault, ...]:
     """Return all faults that words and places show."""
     return tuple([*_citation_faults(drafted), *_uncovered(drafted), *_contradictions(drafted)])
 
 
-def _citation_faults(drafted: DraftUnderReview) -> Iterator[Fault]:
+def _citation_faults(drafted: DraftUnderReview) -> Iterator[ReportFault]:
     for failed in drafted.failed:
-        yield Fault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:_MAX_CHARACTERS])
+        yield ReportFault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:_MAX_CHARACTERS])
     for missing in drafted.unsupported:
-        yield Fault(kind="unsupported", text=_short(missing))
+        yield ReportFault(kind="unsupported", text=_short(missing))
     for section in drafted.draft.sections:
         if _count_words(section.markdown) > MAX_UNCITED_WORDS and not CITATION_PATTERN.search(section.markdown):
-            yield Fault(kind="uncited", text=f"The section {_short(repr(section.heading))} has no citation.")
+            yield ReportFault(kind="uncited", text=f"The section {_short(repr(section.heading))} has no citation.")
     if drafted.all_findings and drafted.uncited_finding_count == len(drafted.all_findings):
-        yield Fault(kind="unsupported", text=f"None of the {len(drafted.all_findings)} findings is cited.")
+        yield ReportFault(kind="unsupported", text=f"None of the {len(drafted.all_findings)} findings is cited.")
 
 
-def _uncovered(drafted: DraftUnderReview) -> Iterator[Fault]:
+def _uncovered(drafted: DraftUnderReview) -> Iterator[ReportFault]:
     said = _stems(drafted.text)
     for asked in dict.fromkeys(drafted.requirements):
         # A question in another script than the report's is answered in other words: nothing can be said of it.
         if (wanted := _in_scripts_of(said, _stems(asked))) and not wanted & said:
-            yield Fault(kind="uncovered", text=f"The report does not mention this: {_short(asked)}")
+            yield ReportFault(kind="uncovered", text=f"The report does not mention this: {_short(asked)}")
 
 
-def _contradictions(drafted: DraftUnderReview) -> Iterator[Fault]:
+def _contradictions(drafted: DraftUnderReview) -> Iterator[ReportFault]:
     said = _stems(drafted.text)
     for told in drafted.analysis.contradictions if drafted.analysis else ():
         words = _in_scripts_of(said, _stems(CITATION_PATTERN.sub(" ", told)))
         if 2 * len(words & said) < len(words):
-            yield Fault(
+            yield ReportFault(
                 kind="contradiction", text=f"The analysis found this, but the report does not say it: {_short(told)}"
             )
 
@@ -669,7 +669,7 @@ def _short(text: str) -> str:
     return line if len(line) <= 300 else f"{line[:298]} …"
 
 
-def render_fault_list(faults: Sequence[Fault]) -> str:
+def render_fault_list(faults: Sequence[ReportFault]) -> str:
     """Render the faults, one on each line."""
     return "\n".join(f"- {fault.kind}: {' '.join(fault.text.split())}" for fault in faults)
 

@@ -52,7 +52,7 @@ from waystation.planning.plan import (
 from waystation.planning.ports import PlanRepository
 from waystation.privacy.policy import TextDestination, find_cut_position, truncate_redacted
 from waystation.privacy.ports import Redactor
-from waystation.reports.report import DraftUnderReview, Fault, FaultList, find_faults, render_fault_list
+from waystation.reports.report import DraftUnderReview, FaultList, ReportFault, find_faults, render_fault_list
 from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted, wrap_untrusted_line
 from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionRequest
 
@@ -276,7 +276,7 @@ MAX_FAULTS = 20
 class ReviewReportInput(ToolInput):
     """What is wrong with the report."""
 
-    faults: tuple[Fault, ...] = Field(description="The gravest first; empty if there is none.")
+    faults: tuple[ReportFault, ...] = Field(description="The gravest first; empty if there is none.")
 
 
 REVIEW_REPORT = ToolSpec(
@@ -374,7 +374,7 @@ class ReportReviewer:
         there: TaskDeliverables,
         drafted: DraftUnderReview,
         cited: SafeMarkup | None,
-        faults: tuple[Fault, ...],
+        faults: tuple[ReportFault, ...],
     ) -> str:
         unused = await asyncio.to_thread(lambda: drafted.uncited_finding_count)
         parts = [
@@ -390,7 +390,7 @@ class ReportReviewer:
         ]
         return "\n".join(parts)
 
-    async def _send_faults_to_writer(self, request: ReviewRequest, faults: tuple[Fault, ...]) -> None:
+    async def _send_faults_to_writer(self, request: ReviewRequest, faults: tuple[ReportFault, ...]) -> None:
         """Add the faults to the start of the writer's next leg; sent once, whatever is retried."""
         writer = request.writer
         text = (

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from pydantic import field_validator
 
-from waystation.kernel.errors import WebFetchRejectedError
+from waystation.kernel.errors import WebPageUnreadableError
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
@@ -54,11 +54,11 @@ def parse_web_address(written: str) -> WebAddress:
     """Parse an address. All programs that get the result agree about its host.
 
     Raises:
-        WebFetchRejectedError: it is not http or https, contains a user name or password, or is malformed.
+        WebPageUnreadableError: it is not http or https, contains a user name or password, or is malformed.
     """
     given = written.strip()
     if len(given) > MAX_ADDRESS_CHARACTERS:
-        raise WebFetchRejectedError(
+        raise WebPageUnreadableError(
             f"The address has more than {MAX_ADDRESS_CHARACTERS:,} characters", "Give a shorter one."
         )
     try:
@@ -68,7 +68,7 @@ def parse_web_address(written: str) -> WebAddress:
         _check_kind(parts)
         host, port = _host(parts.hostname or ""), parts.port
     except ValueError:
-        raise WebFetchRejectedError("The address is malformed", "Write it like https://example.org/page.") from None
+        raise WebPageUnreadableError("The address is malformed", "Write it like https://example.org/page.") from None
     origin = f"{parts.scheme}://{host if port in {None, _PORTS[parts.scheme]} else f'{host}:{port}'}"
     query = f"?{quote(parts.query, safe=_KEPT_IN_PATHS + '?')}" if parts.query else ""
     return WebAddress(
@@ -78,9 +78,9 @@ def parse_web_address(written: str) -> WebAddress:
 
 def _check_kind(parts: SplitResult) -> None:
     if parts.scheme not in _PORTS:
-        raise WebFetchRejectedError("Only http and https can be fetched", "Give an address that begins with https://.")
+        raise WebPageUnreadableError("Only http and https can be fetched", "Give an address that begins with https://.")
     if "@" in parts.netloc:
-        raise WebFetchRejectedError(
+        raise WebPageUnreadableError(
             "The address has a user name or password in it", "Leave out everything before the @."
         )
 

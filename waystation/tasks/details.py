@@ -30,11 +30,11 @@ from waystation.security.untrusted import MAX_NOTE_CHARACTERS, neutralize_markdo
 from waystation.tasks.approvals import describe_plan_request
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import (
-    ActionView,
     ApprovalView,
     BudgetForecastView,
     StepView,
     TaskView,
+    ToolCallView,
     format_work_counts,
     to_micro_usd,
 )
@@ -43,7 +43,7 @@ CODE_INDENT = " " * 4
 """Indentation of a Markdown code block: no fence in the text can end it, and links are inert."""
 
 
-def render_action_details(task_id: str, approval: ApprovalView, question: ActionView) -> str:
+def render_action_details(task_id: str, approval: ApprovalView, question: ToolCallView) -> str:
     """Render the question and the signals that answer it as Markdown."""
     yes = json.dumps({"request_id": approval.request_id, "action": question.tool, "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "note": "why, for the agent", "by": "name"})
@@ -60,7 +60,7 @@ def render_action_details(task_id: str, approval: ApprovalView, question: Action
     return "\n\n".join(filter(None, parts))
 
 
-def format_hidden_call_hint(task_id: str, agent: str, question: ActionView) -> str:
+def format_hidden_call_hint(task_id: str, agent: str, question: ToolCallView) -> str:
     """Return how to read the whole call if it is not shown completely; otherwise empty."""
     if not question.hidden:
         return ""
@@ -68,7 +68,7 @@ def format_hidden_call_hint(task_id: str, agent: str, question: ActionView) -> s
     return f"{question.hidden:,} more characters are not shown: `{command}` ends with the whole call."
 
 
-def _format_replaced_hint(task_id: str, question: ActionView) -> str:
+def _format_replaced_hint(task_id: str, question: ToolCallView) -> str:
     """Return where a person can read the values that the question replaces and the call sends; otherwise empty."""
     if not question.replaced:
         return ""

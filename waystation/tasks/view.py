@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BeforeValidator, JsonValue, PlainSerializer, WithJsonSchema
 
-from waystation.agents.action_approvals import ActionQuestion, PlaceholderResolution, restore_question
+from waystation.agents.action_approvals import ActionQuestion, PlaceholderResolution, restore_action_text
 from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.agent_status import AgentStatus
 from waystation.agents.delegation import get_parent_id
@@ -146,7 +146,7 @@ class UsageView(Value):
         )
 
 
-class BudgetView(Value):
+class TaskBudgetView(Value):
     """The task's account."""
 
     limit: ShownLimit
@@ -325,7 +325,7 @@ def _listed(items: Sequence[str]) -> str:
     return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else "".join(items)
 
 
-class ActionView(Value):
+class ToolCallView(Value):
     """A tool call that needs a person's approval."""
 
     tool: str
@@ -352,7 +352,7 @@ class ActionView(Value):
 
     def with_originals(self, originals: Mapping[str, str]) -> Self:
         """Return the call with the values that it sends."""
-        restored = restore_question(self.text, self.replaced, originals)
+        restored = restore_action_text(self.text, self.replaced, originals)
         return self.replace(text=restored.text, replaced=restored.replaced)
 
 
@@ -361,7 +361,7 @@ class ApprovalView(Value):
 
     request_id: str
     agent: str
-    action: ActionView | None
+    action: ToolCallView | None
     """The call to approve; null for other requests."""
     requested: ShownAmount
     granted: ShownAmount
@@ -396,7 +396,7 @@ class ApprovalView(Value):
         return cls(
             request_id=request.request_id,
             agent=request.agent,
-            action=None if request.action is None else ActionView.from_question(request.action),
+            action=None if request.action is None else ToolCallView.from_question(request.action),
             requested=request.requested,
             granted=request.granted,
             needed=request.needed,
@@ -627,7 +627,7 @@ class TaskView(Value):
     """Model of the agents; if they differ, of research."""
     models: dict[str, str]
     """Models by role, if they differ."""
-    budget: BudgetView
+    budget: TaskBudgetView
     usage: UsageView
     """Of all agents, planning, revisions and reviews together."""
     cost_usd: float | None
@@ -691,7 +691,7 @@ class TaskView(Value):
             phase=progress.phase,
             model=progress.model,
             models=progress.models,
-            budget=BudgetView.from_progress(progress.budget),
+            budget=TaskBudgetView.from_progress(progress.budget),
             usage=UsageView.from_usage(totals.usage),
             cost_usd=to_usd(_get_known_cost(progress)),
             possibly_billed=Amount(tokens=totals.possibly_billed, micro_usd=totals.possibly_billed_micro_usd),
@@ -801,7 +801,7 @@ class PendingApproval(Value):
     task_id: str
     title: str
     approval: ApprovalView
-    task_budget: BudgetView | None = None
+    task_budget: TaskBudgetView | None = None
     """The task's current account; None if no worker answers for the task."""
     at_deadline: Literal["partial", "wait"] | None = None
     """What happens at its deadline; None if unknown here."""

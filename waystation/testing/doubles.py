@@ -348,7 +348,7 @@ class RecordingHook:
             raise HookFailed("the hook was told to fail")
 
 
-class FixedToolServers:
+class FakeToolServers:
     """A `ToolServers` with fixed tools. Each call returns the next result and is recorded."""
 
     def __init__(

@@ -7,7 +7,7 @@ from waystation.plugins.web.task_page import describe_progress
 from waystation.plugins.web.upload_checks import classify_reason
 from waystation.tasks.details import parse_grant
 from waystation.tasks.task import ApprovalRequest, TaskPhase
-from waystation.tasks.view import ApprovalView, BudgetView, TaskView
+from waystation.tasks.view import ApprovalView, TaskBudgetView, TaskView
 
 
 def choose(request: ApprovalRequest) -> dict[str, str]:
@@ -15,7 +15,7 @@ def choose(request: ApprovalRequest) -> dict[str, str]:
 
 
 def make_finished(tokens: int, cost_usd: float | None = None) -> TaskView:
-    budget = BudgetView(limit=Limit(tokens=600_000), spent=Amount(tokens=tokens), reserved=Amount())
+    budget = TaskBudgetView(limit=Limit(tokens=600_000), spent=Amount(tokens=tokens), reserved=Amount())
     return PAUSED_VIEW.replace(phase=TaskPhase.DONE, budget=budget, cost_usd=cost_usd)
 
 

@@ -20,7 +20,7 @@ from waystation.agents.tools.tool import (
 )
 from waystation.context.constraints import contains_phrase, normalise_words
 from waystation.context.history import build_model_view, get_effective_transcript, with_record
-from waystation.context.summary import is_summary_or_marker, shorten_text
+from waystation.context.summary import is_compaction_message, shorten_text
 from waystation.context.transcript import Message, PinRecord, Record, ToolUse, Transcript
 from waystation.context.units import build_pin_record, build_unpin_record
 from waystation.documents.ports import DocumentReader
@@ -184,7 +184,7 @@ def _quoted(quote: str, transcript: Transcript) -> Message:
     """
     for message in reversed(build_model_view(transcript)[:-1]):
         texts = (message.text, *(result.content for result in message.tool_results))
-        if not is_summary_or_marker(message) and any(contains_phrase(normalise_words(text), quote) for text in texts):
+        if not is_compaction_message(message) and any(contains_phrase(normalise_words(text), quote) for text in texts):
             return message
     raise ToolCallRejectedError(
         "No earlier message that you are shown whole has these words in one line. Copy them exactly; what is no longer "

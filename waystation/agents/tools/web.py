@@ -28,7 +28,7 @@ from waystation.documents.web_pages import (
     wrap_untrusted_page,
 )
 from waystation.kernel.amount import format_amount
-from waystation.kernel.errors import BadInput, ModelError, WebFetchRejectedError, WebUnavailable
+from waystation.kernel.errors import BadInput, ModelError, WebPageUnreadableError, WebUnavailable
 from waystation.models.ports import WebSearchResult
 from waystation.privacy.policy import PLACEHOLDER_PATTERN, TextDestination, build_redaction_notes, truncate_redacted
 from waystation.privacy.ports import Redactor
@@ -101,7 +101,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
         """
         try:
             address = parse_web_address(str(arguments.get("url")))
-        except WebFetchRejectedError:
+        except WebPageUnreadableError:
             return None
         host = address.host
         if self._domains.is_denied(host):
@@ -148,7 +148,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
             if known := extract_stored_web_pages(ctx.transcript.messages).get(address):
                 return known
             fetched = await self._web.fetch(address)
-        except WebFetchRejectedError as refused:
+        except WebPageUnreadableError as refused:
             raise ToolCallRejectedError(str(refused)) from refused
         except WebUnavailable as unavailable:
             raise ToolCallRejectedError(f"{unavailable}. Try again later, or use another source.") from unavailable

@@ -241,7 +241,7 @@ MAX_NAMED_RANGES = 20
 """Maximum page or slide ranges named in a message."""
 
 
-def build_skipped_ranges(noun: str, pages: Sequence[int], reason: str) -> Iterator[SkippedItem]:
+def build_skipped_pages(noun: str, pages: Sequence[int], reason: str) -> Iterator[SkippedItem]:
     """Yield the ranges of pages, or slides, that lack something; nothing if there are none."""
     if pages:
         ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in group_consecutive(pages)]

@@ -17,7 +17,7 @@ from waystation.documents.readers.extraction import (
     DocumentPart,
     ExtractionResult,
     UnreadableFileError,
-    build_skipped_ranges,
+    build_skipped_pages,
 )
 from waystation.documents.readers.glyph_order import has_right_to_left_letters, iter_reading_order
 from waystation.documents.readers.pdf_notes import (
@@ -272,17 +272,17 @@ class _Lost:
         return [
             *list_unrecognised_pages(self.silent, _SCANNED),
             *list_unrecognised_pages(self._covered, "text in its picture"),
-            *build_skipped_ranges("page", self.blank, "empty"),
+            *build_skipped_pages("page", self.blank, "empty"),
             *list_unrecognised_pages(self.unmapped, f"cannot be read, because {_NO_LETTERS}"),
-            *build_skipped_ranges(
+            *build_skipped_pages(
                 "page",
                 [*self._unknown],
                 f"{_signs(unknown)} shown as {UNKNOWN}, because {_NO_LETTERS} (often ligatures such as fi)",
             ),
-            *build_skipped_ranges(
+            *build_skipped_pages(
                 "page", [*self._doubtful], f"{_signs(doubtful)} that may be wrong, because {_NO_LETTERS}"
             ),
-            *build_skipped_ranges("page", self.damaged, "damaged"),
+            *build_skipped_pages("page", self.damaged, "damaged"),
             *self._not_read(),
         ]
 
@@ -298,7 +298,7 @@ class _Lost:
             ("hidden text", [at for at in notes if notes[at].hidden], "readers of the pages do not see it"),
         )
         for kind, pages, reason in kinds:
-            for item in build_skipped_ranges("page", pages, reason):
+            for item in build_skipped_pages("page", pages, reason):
                 yield SkippedItem(name=f"{kind} of {item.name}", reason=reason)
 
 

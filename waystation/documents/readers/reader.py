@@ -30,7 +30,7 @@ from waystation.documents.readers.extraction import (
 )
 from waystation.documents.readers.ocr import is_installed
 from waystation.documents.readers.recognition import RECOGNITION_HINT
-from waystation.kernel.errors import WebFetchRejectedError
+from waystation.kernel.errors import WebPageUnreadableError
 from waystation.kernel.text import format_count
 from waystation.security.confined_process import ChildProcessFailedError, ChildTimeoutError, ConfinedProcess
 
@@ -282,7 +282,7 @@ class SubprocessWebTextExtractor:
             try:
                 return _with_left_out(self._child.read(file.fileno(), given))
             except UnreadableFileError as unreadable:
-                raise WebFetchRejectedError(f"The page cannot be read: {unreadable}", "Use another source.") from None
+                raise WebPageUnreadableError(f"The page cannot be read: {unreadable}", "Use another source.") from None
 
 
 def _with_left_out(page: ExtractedText) -> str:

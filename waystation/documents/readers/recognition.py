@@ -5,7 +5,7 @@ from math import floor
 from typing import NamedTuple, Protocol
 
 from waystation.documents.documents import RECOGNISED_FROM_PICTURE, SkippedItem
-from waystation.documents.readers.extraction import UnreadableFileError, build_skipped_ranges
+from waystation.documents.readers.extraction import UnreadableFileError, build_skipped_pages
 
 RECOGNITION_HINT = "the extra `ocr` adds text recognition"
 """Reason why nothing was recognised if the extra is not installed."""
@@ -89,6 +89,6 @@ def list_unrecognised_pages(results: Mapping[int, RecognisedPage], why: str = "a
     reasons = dict.fromkeys(one.reason for one in results.values() if not one.text)
     for reason in reasons:
         pages = [number for number, one in results.items() if not one.text and one.reason == reason]
-        yield from build_skipped_ranges("page", pages, f"{why} ({reason})")
+        yield from build_skipped_pages("page", pages, f"{why} ({reason})")
     doubtful = [number for number, one in results.items() if one.text and one.confidence < LOW_CONFIDENCE]
-    yield from build_skipped_ranges("page", doubtful, "barely legible; many recognised characters may be wrong")
+    yield from build_skipped_pages("page", doubtful, "barely legible; many recognised characters may be wrong")

@@ -34,7 +34,7 @@ from waystation.documents.readers.extraction import (
     DocumentPart,
     ExtractionResult,
     UnreadableFileError,
-    build_skipped_ranges,
+    build_skipped_pages,
     group_consecutive,
 )
 from waystation.documents.readers.office_archive import (
@@ -304,7 +304,7 @@ class _Rows:
     def list_skipped_items(self, place: str) -> Iterator[SkippedItem]:
         """Yield what is not in the lines, after they were read."""
         reason = "hidden, perhaps by a filter; unhide them to include them"
-        for item in build_skipped_ranges("row", self._hidden_rows, reason):
+        for item in build_skipped_pages("row", self._hidden_rows, reason):
             yield SkippedItem(name=f"{item.name} of {place}", reason=item.reason)
         if self._hidden_columns:
             ranges = [

@@ -15,7 +15,7 @@ from waystation.documents.readers.extraction import (
     DocumentPart,
     ExtractionResult,
     UnreadableFileError,
-    build_skipped_ranges,
+    build_skipped_pages,
 )
 from waystation.documents.readers.number_formats import format_number
 from waystation.documents.readers.office_archive import (
@@ -95,7 +95,7 @@ class _NotRead:
         """Yield it by kind, with the numbers of the slides."""
         for kind, reason in _KINDS.items():
             numbers = [number for (what, number), count in self.found.items() if what == kind and count]
-            for item in build_skipped_ranges("slide", numbers, reason):
+            for item in build_skipped_pages("slide", numbers, reason):
                 yield item if kind == reason else SkippedItem(name=f"{kind} of {item.name}", reason=reason)
 
 

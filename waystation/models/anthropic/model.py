@@ -26,7 +26,7 @@ from waystation.kernel.errors import InvalidReplyError, ModelAuthenticationError
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic import wire
 from waystation.models.anthropic.platforms import MessagesClient, create_sdk_client
-from waystation.models.anthropic.stream_usage import StreamUsageTracker
+from waystation.models.anthropic.stream_usage import StreamUsageEstimator
 from waystation.models.anthropic.wire import parse_usage
 from waystation.models.endpoints import ModelEndpoint
 from waystation.models.http_errors import (
@@ -89,7 +89,7 @@ class AnthropicModel:
         previous = request.previous_reply if self._endpoint.is_provider else ""
         # Behind another server, any model may go by this name.
         known = self._endpoint.kind != "compatible" and get_model_profile(request.model).is_known
-        partial = StreamUsageTracker(speed_known=known)
+        partial = StreamUsageEstimator(speed_known=known)
         with _reporting(partial, request.max_output), _vendor_errors(self._no_credentials):
             return wire.parse_model_response(await self._streamed(prompt, request.max_output, previous, partial))
 
@@ -134,7 +134,7 @@ class AnthropicModel:
         await self._client.close()
 
     async def _streamed(
-        self, prompt: wire.PromptParameters, max_output: int, previous: str, partial: StreamUsageTracker
+        self, prompt: wire.PromptParameters, max_output: int, previous: str, partial: StreamUsageEstimator
     ) -> WireMessage:
         """Return the message as it is at `message_stop`.
 
@@ -166,7 +166,7 @@ class _WithUsage(AsyncStream[RawMessageStreamEvent]):
     objects.
     """
 
-    def __init__(self, raw: AsyncStream[RawMessageStreamEvent], partial: StreamUsageTracker) -> None:
+    def __init__(self, raw: AsyncStream[RawMessageStreamEvent], partial: StreamUsageEstimator) -> None:
         self._raw, self.response, self._partial = raw, raw.response, partial
 
     async def __aiter__(self) -> AsyncIterator[RawMessageStreamEvent]:
@@ -184,7 +184,7 @@ class _WithUsage(AsyncStream[RawMessageStreamEvent]):
 
 
 @contextmanager
-def _reporting(partial: StreamUsageTracker, max_output: int) -> Generator[None]:
+def _reporting(partial: StreamUsageEstimator, max_output: int) -> Generator[None]:
     """Add to our errors the usage that the stream had reported before."""
     try:
         yield

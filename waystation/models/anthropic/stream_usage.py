@@ -22,7 +22,7 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 @dataclass
-class StreamUsageTracker:
+class StreamUsageEstimator:
     """The events of one stream so far. Times are seconds of a monotonic clock."""
 
     speed_known: bool = True

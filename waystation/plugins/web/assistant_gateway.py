@@ -32,7 +32,7 @@ from waystation.plugins.web.principals import AssistantPolicy
 from waystation.plugins.web.request_bodies import DocumentCountLimit
 from waystation.reports.blocks import NumberedSource, ReportMetadata, parse_stored_report
 from waystation.reports.markdown import build_report_export, find_section, split_into_sections
-from waystation.runtime.temporal.connect import find_target
+from waystation.runtime.temporal.connect import resolve_temporal_target
 from waystation.security.untrusted import ServerNames, sanitize_line
 from waystation.tasks.details import parse_grant
 from waystation.tasks.signals import AnswerResult
@@ -240,7 +240,7 @@ class AssistantGateway:
         )
 
     def _page_of(self, task_id: str, ui_url: str | None) -> str | None:
-        page = self._page or find_target(self._settings).task_page_prefix
+        page = self._page or resolve_temporal_target(self._settings).task_page_prefix
         return f"{page}{task_id}" if page else ui_url
 
     async def get_document_text(self, task: str, name: str) -> str:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from waystation.kernel.amount import Amount, Limit, format_amount, format_tokens_short, format_usd, format_used_amount
 from waystation.plugins.web.diagrams import LEFT, WIDTH, TimeAxis, format_polyline_points
 from waystation.tasks.progress import SpendingGrouping, SpendingLine, SpendingReport, TaskCharges, group_spending
-from waystation.tasks.view import BudgetView, StepView, TaskView
+from waystation.tasks.view import StepView, TaskBudgetView, TaskView
 
 CURVE_HEIGHT, CURVE_TOP = 108, 22
 """Baseline and maximum of a curve, in the timeline's units; text is above."""
@@ -25,9 +25,9 @@ class BudgetBar(NamedTuple):
     words: str
 
 
-def build_budget_bar(budget: BudgetView | StepView) -> BudgetBar:
+def build_budget_bar(budget: TaskBudgetView | StepView) -> BudgetBar:
     """Build the bar for the unit that is closer to its limit."""
-    held = budget.reserved if isinstance(budget, BudgetView) else Amount()
+    held = budget.reserved if isinstance(budget, TaskBudgetView) else Amount()
     parts = [
         (spent / limit, reserved / limit)
         for spent, reserved, limit in (

@@ -126,7 +126,7 @@ class ServerSettings(Protocol):
         ...
 
 
-def find_target(settings: ServerSettings) -> TemporalTarget:
+def resolve_temporal_target(settings: ServerSettings) -> TemporalTarget:
     """Find the server to connect to."""
     run = None if has_server_in_environment() else read_run_file(settings.run_file)
     if run is not None and run.is_server_alive:
