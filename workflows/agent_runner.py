@@ -98,9 +98,9 @@ def _without_edits(run: AgentRun) -> AgentRun:
 
 
 class AgentRunner:
-    """Driver of one agent run: a step's agent, or a subagent.
+    """Drives one agent run in the task's workflow: a step's agent, or a subagent.
 
-    A subagent runs in a child workflow, which makes no decisions.
+    A subagent's legs and compactions run in a child workflow. Its budget, requests and edits are decided here.
     """
 
     def __init__(self, runtime: TaskRuntime, gate: BudgetGate, step_id: str) -> None:

@@ -332,7 +332,10 @@ def require_running(row: TaskRow, phase: TaskPhase) -> None:
 
 
 async def load_changed_documents(known: Iterable[Document], paths: Sequence[Path]) -> DocumentLoadResult:
-    """Read those of these files and folders that have changed. Raises BadInput as `load_documents` does."""
+    """Read those of these files and folders whose content the task does not have yet: new and changed ones.
+
+    Nothing is stored. Raises BadInput as `load_documents` does.
+    """
     sources = frozenset(one.source for one in known if one.source)
     return await asyncio.to_thread(load_documents, paths, known=sources)
 

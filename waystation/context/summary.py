@@ -114,7 +114,7 @@ def without_ledger(text: str) -> str:
 
 
 def is_compaction_message(message: Message) -> bool:
-    """Return whether the message is a compaction's summary or marker, whose ledger counts."""
+    """Return whether a compaction made the message: a summary, or the marker of a truncation. Its ledger counts."""
     return is_summary(message) or message.id.startswith(MARKER_ID_PREFIX)
 
 

@@ -113,7 +113,7 @@ class DocumentPassage(NamedTuple):
 
 
 class SkippedItem(Value):
-    """A file, folder or part of a file that was submitted and is in no document, with the reason."""
+    """A file, folder or part of a file that is in no document, or only in doubt, with the reason."""
 
     name: str
     reason: str

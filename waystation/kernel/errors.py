@@ -220,7 +220,7 @@ class RedactionAbandonedError(TextRedactionError):
 
 
 class RedactionBlockedError(TextRedactionError):
-    """A text could not be redacted in the permitted number of attempts, and a person must look at it."""
+    """A text could not be redacted in the permitted number of attempts, and the work stops until a person acts."""
 
 
 class MemoryUnavailable(WaystationError):
@@ -275,7 +275,10 @@ class WebPageUnreadableError(WaystationError):
 
 
 class Unreachable(WaystationError):
-    """Something that is needed is not there (Temporal server, worker). The message names the next step."""
+    """The Temporal server, its namespace, the workers or `waystation serve` cannot be used now.
+
+    None of them answers, one refuses access, or one cannot be started. The message names the next step.
+    """
 
 
 class Busy(Unreachable):

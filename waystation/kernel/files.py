@@ -83,10 +83,11 @@ def open_private_file(path: Path, *, fresh: bool = False) -> IO[bytes]:
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Write the content in one step, so that a reader never sees half of it, nor a file that others can read.
+    """Write a file in one step, so that a reader never sees half of it, nor a file that others can read.
+
+    What was at `path` is replaced. A link is replaced, too, and not followed.
 
     Raises:
-        BadInput: it is a link, or someone else's file.
         OSError: it cannot be written.
     """
     draft = path.with_name(f"{path.name}.{os.getpid()}")

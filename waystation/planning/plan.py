@@ -469,7 +469,7 @@ def make_review_id(number: int) -> str:
 
 
 class PlanRevision(Value):
-    """A revision of the plan after the research, with IDs of steps."""
+    """Outcome of one revision after the research, with IDs of steps. It may have left the plan as it was."""
 
     number: int
     version: int | None = None

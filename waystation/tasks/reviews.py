@@ -65,9 +65,10 @@ def compute_limit_for_steps(state: TaskState) -> Limit:
 def apply_plan_edit_result(
     state: TaskState, edit: PlanEdit, result: PlanEditResult, config: TaskConfig, now: datetime
 ) -> tuple[TaskState, ApprovalRequest | RejectedMessage]:
-    """Apply a person's plan, which is thereby approved, and return the audit entry.
+    """Apply the plan that a person edited, and return the state with its audit entry.
 
-    Every step has the share that it was given, or an even part of what those leave.
+    The edited plan is thereby approved: each step has the share that the person gave it, or an even part of the rest.
+    If the plan could not be used, or the request was closed meanwhile, the edit is rejected and nothing else changes.
     """
     state = state.replace(plan_edit=None)
     request = next((asked for asked in state.pending_approvals if asked.request_id == edit.request_id), None)

@@ -504,7 +504,10 @@ def find_messages(state: TaskState, answer_id: str) -> tuple[FoundMessage, ...]:
 
 
 def build_update_result(found: Sequence[FoundMessage]) -> UpdateResult | None:
-    """What became of a message, by what the state has of it; None: nothing yet."""
+    """Build the result of a message from what the state has of it. None if part of the result is still missing.
+
+    An edit of a context that waits for its agent's leg to end has the outcome `waiting`.
+    """
     seen = [(one, _seen(one)) for one in found]
     results = [result for _, result in seen if result is not None]
     if not results or len(results) < len(seen):

@@ -147,7 +147,7 @@ class UsageView(Value):
 
 
 class TaskBudgetView(Value):
-    """The task's account."""
+    """The task's budget account: limit, spent and reserved. What is left is limit less both."""
 
     limit: ShownLimit
     spent: ShownAmount

@@ -242,7 +242,7 @@ MAX_NAMED_RANGES = 20
 
 
 def build_skipped_pages(noun: str, pages: Sequence[int], reason: str) -> Iterator[SkippedItem]:
-    """Yield the ranges of pages, or slides, that lack something; nothing if there are none."""
+    """Yield one item that names these pages, slides or rows as ranges, with what is wrong; none without pages."""
     if pages:
         ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in group_consecutive(pages)]
         more = [f"and {len(ranges) - MAX_NAMED_RANGES} more ranges"] if len(ranges) > MAX_NAMED_RANGES else []

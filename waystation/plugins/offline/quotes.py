@@ -104,7 +104,7 @@ _Line = tuple[int, str]
 
 
 class Quote(Value):
-    """Words of a document, verbatim except for white space, and their lines."""
+    """A passage of one document, verbatim except for white space, with its line range."""
 
     text: str
     first_line: int
