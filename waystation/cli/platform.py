@@ -175,8 +175,8 @@ def require_no_external_temporal_server() -> None:
     """Raise BadInput if the environment names a server: our own would then be unused."""
     if has_server_in_environment():
         raise BadInput(
-            "the environment names a Temporal server (TEMPORAL_ADDRESS or TEMPORAL_PROFILE), but this command starts one: "
-            "unset the variable, or run `waystation worker` against that server"
+            "the environment names a Temporal server (TEMPORAL_ADDRESS or TEMPORAL_PROFILE), but this command starts "
+            "its own: unset the variable, or run `waystation worker` against that server"
         )
 
 
