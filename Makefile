@@ -55,8 +55,8 @@ trips: $(STAMP) ## Print which modules a request, a full context and an approval
 test-servers: $(STAMP) ## The end-to-end tests on PostgreSQL, a Qdrant server's protocol and several worker processes; part of `make test-all`
 	$(BIN)/python -m pytest tests/end_to_end/test_team_deployment.py tests/end_to_end/test_sqlite_postgresql_parity.py tests/store/test_store_postgresql.py tests/memory/test_qdrant_server.py
 
-chaos: $(STAMP) ## Kill worker and Temporal server at random while tasks run, and say what it cost: `make chaos KILLS=200 SEED=1`
-	$(BIN)/python -m benchmarks.chaos --kills $(or $(KILLS),200) --seed $(or $(SEED),1)
+chaos: $(STAMP) ## Kill worker and Temporal server at random while tasks run, and say what it cost: `make chaos KILLS=200 SEED=1 FAULTS=0.1`
+	$(BIN)/python -m benchmarks.chaos --kills $(or $(KILLS),200) --seed $(or $(SEED),1) --faults $(or $(FAULTS),0)
 
 mutations: $(STAMP) ## Break core lines one after another, in a copy, and say which of them no test notices: `make mutations AREAS="ledger gate"`
 	$(BIN)/python -m benchmarks.mutations $(AREAS)

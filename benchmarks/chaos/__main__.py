@@ -22,11 +22,14 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="how many kills (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of victims, moments and delays (default %(default)s)")
     parser.add_argument("--tasks", type=int, default=TASKS, help="tasks open at once (default %(default)s)")
+    parser.add_argument(
+        "--faults", type=float, default=0.0, help="share of model calls that fail (default %(default)s)"
+    )
     asked = parser.parse_args()
     for name in [name for name in os.environ if name.startswith(SETTINGS)]:
         del os.environ[name]
     home = Path(tempfile.mkdtemp(prefix="waystation-chaos-"))
-    order = ChaosConfig(kills=asked.kills, seed=asked.seed, tasks=asked.tasks, home=home)
+    order = ChaosConfig(kills=asked.kills, seed=asked.seed, tasks=asked.tasks, home=home, fault_share=asked.faults)
     try:
         outcome = asyncio.run(run_chaos(order, lambda line: print(line, file=sys.stderr)))
     except KeyboardInterrupt:

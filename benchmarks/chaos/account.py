@@ -2,9 +2,10 @@
 
 from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 
 from sqlalchemy import select
 
@@ -13,6 +14,7 @@ from waystation.context.transcript import Transcript
 from waystation.kernel.scopes import SystemScope
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.schema import charges, runs
+from waystation.tasks.view import TaskBudgetView
 
 Key = tuple[int, str, str]
 """Task, agent and the key of charge and intent, as `turn-12`."""
@@ -40,6 +42,8 @@ class Verdict:
     unfinished: Sequence[str]
     unexplained: Sequence[str]
     """Where charges ≤ calls answered ≤ charges + open intents does not hold."""
+    over_limit: Sequence[str]
+    """Tasks that spent more than they could."""
     charges: int
     answered: int
     intents: int
@@ -47,7 +51,7 @@ class Verdict:
     @property
     def broken(self) -> bool:
         """Whether anything of it does not hold."""
-        return any((self.asked_again, self.lost, self.unfinished, self.unexplained))
+        return any((self.asked_again, self.lost, self.unfinished, self.unexplained, self.over_limit))
 
 
 async def load_account(store: SqlStore, task_ids: Sequence[str]) -> StoreAccount:
@@ -66,13 +70,19 @@ async def load_account(store: SqlStore, task_ids: Sequence[str]) -> StoreAccount
     return account
 
 
-def judge(account: StoreAccount, calls: Sequence[Call], unfinished: Iterable[int]) -> Verdict:
+def judge(
+    account: StoreAccount,
+    calls: Sequence[Call],
+    unfinished: Iterable[int],
+    budgets: Mapping[int, TaskBudgetView] = MappingProxyType({}),
+) -> Verdict:
     """The verdict over what the store and the model's server say."""
     return Verdict(
         asked_again=[*_answered_again(account.charges, calls), *_announced_again(account)],
         lost=[fault for (task, agent) in account.transcripts for fault in _lost(account, task, agent)],
         unfinished=[f"task {task}" for task in unfinished],
         unexplained=_unexplained(account, calls),
+        over_limit=[fault for task, budget in budgets.items() for fault in _over_limit(task, budget)],
         charges=len(account.charges),
         answered=len(calls),
         intents=len(account.intents),
@@ -108,6 +118,12 @@ def _lost(account: StoreAccount, task: int, agent: str) -> list[str]:
 
 def _numbered(letter: str, count: int) -> list[str]:
     return [f"{letter}{number}" for number in range(1, count + 1)]
+
+
+def _over_limit(task: int, budget: TaskBudgetView) -> Iterator[str]:
+    spent, limit = budget.spent.tokens, budget.limit.tokens
+    if limit is not None and spent > limit:
+        yield f"task {task}: spent {spent:,} of {limit:,} tokens"
 
 
 def _unexplained(account: StoreAccount, calls: Sequence[Call]) -> list[str]:

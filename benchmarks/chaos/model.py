@@ -5,8 +5,11 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from random import Random
 from typing import Literal, NamedTuple
+
+import httpx2
 
 from tests.end_to_end.messages_server import MessagesServer
 from tests.support.strict_server import BODY
@@ -14,7 +17,7 @@ from waystation.agents.planner import SUBMIT_PLAN
 from waystation.models.anthropic.received_requests import CountTokensRequest, TextBlock, WireMessage
 from waystation.planning.plan import PLANNING_ID, make_revision_id
 from waystation.reports.reviewers import REVIEW_REPORT, REVISE_PLAN
-from waystation.testing.messages_server import TurnCounter, has_status
+from waystation.testing.messages_server import TurnCounter, build_error_response, has_status
 
 MARK = "voyage-{}-"
 """Begins the names of a task's documents and is in its instructions, so that every request tells whose it is: in a
@@ -23,6 +26,8 @@ ANYBODY = ""
 """Summaries and reviews are asked for without the agent's name: they are counted for their task."""
 LONGEST_PAUSE_S = 0.12
 """Twice a reply: before it and in the middle of it."""
+
+_REFUSALS = ((HTTPStatus.INTERNAL_SERVER_ERROR, "api_error"), (529, "overloaded_error"))
 
 _MARK = re.compile(MARK.format(r"(\d+)"))
 _STEP = re.compile(r'<step id="([^"]+)"')
@@ -54,8 +59,20 @@ class CountingModel(MessagesServer):
     delay: float = LONGEST_PAUSE_S
     calls: list[Call] = field(default_factory=list[Call])
     chance: Random = field(default_factory=Random)
+    fault_share: float = 0.0
+    """Share of calls that fail, from 0 to 1: half of them refused before any work, half with the reply cut off."""
+    refused: int = 0
+    cut: int = 0
     on_asked: Callable[[], object] = lambda: None
     on_replied: Callable[[], object] = lambda: None
+
+    def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
+        """The offline model's answer, or a refusal that bills nothing."""
+        if not path.endswith("count_tokens") and self.chance.random() < self.fault_share / 2:
+            self.refused += 1
+            status, kind = self.chance.choice(_REFUSALS)
+            return build_error_response(status, kind)
+        return super().reply(path, headers, body)
 
     def pause(self) -> None:
         """Half of the time that a reply takes at most."""
@@ -63,10 +80,13 @@ class CountingModel(MessagesServer):
         time.sleep(self.chance.uniform(0, self.delay))
 
     def send(self, write: Callable[[bytes], object], reply: bytes) -> None:
-        """The reply in two halves."""
+        """The reply in two halves. Of some only the first, which a provider bills all the same."""
         half = len(reply) // 2
         write(reply[:half])
         time.sleep(self.chance.uniform(0, self.delay))
+        if self.chance.random() < self.fault_share / 2:
+            self.cut += 1
+            raise ConnectionAbortedError
         write(reply[half:])
         self.on_replied()
 

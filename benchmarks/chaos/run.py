@@ -40,6 +40,8 @@ class ChaosConfig:
     tasks: int
     """Open at once."""
     home: Path
+    fault_share: float = 0.0
+    """Share of the model's calls that fail, from 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ class ChaosResult:
     tasks: int
     approvals: int
     turns: int
+    refused: int
+    """Calls that the model's server refused."""
+    cut: int
+    """Replies that it cut off."""
     worker_exits: int
     killing_s: float
     """From the start to the last kill."""
@@ -62,7 +68,7 @@ async def run_chaos(order: ChaosConfig, say: Callable[[str], None]) -> ChaosResu
     """Carry it out. Raises TimeoutError where the kills do not get on."""
     settings = Settings(home=order.home, offline=False)
     started = time.monotonic()
-    with run_server(CountingModel(chance=Random(order.seed))) as model:
+    with run_server(CountingModel(chance=Random(order.seed), fault_share=order.fault_share)) as model:
         async with running_platform(settings, model.url) as platform, await Client.connect(settings) as client:
             crew = TaskDriver(client, open_at_once=order.tasks, documents=build_documents())
             at_work = asyncio.create_task(crew.run())
@@ -84,6 +90,8 @@ async def run_chaos(order: ChaosConfig, say: Callable[[str], None]) -> ChaosResu
         tasks=len(crew.ids),
         approvals=crew.approved.total(),
         turns=sum(call.id.kind == "turn" for call in model.calls),
+        refused=model.refused,
+        cut=model.cut,
         worker_exits=len(platform.exits),
         killing_s=killing_s,
         wall_s=time.monotonic() - started,
@@ -130,4 +138,5 @@ async def _verdict(settings: Settings, crew: TaskDriver, model: CountingModel) -
         account = await load_account(store, crew.ids)
     finally:
         await store.aclose()
-    return judge(account, model.calls, [n for n, phase in enumerate(crew.phases) if phase not in FINISHED])
+    unfinished = [n for n, phase in enumerate(crew.phases) if phase not in FINISHED]
+    return judge(account, model.calls, unfinished, crew.budgets)

@@ -15,11 +15,13 @@ def table(order: ChaosConfig, outcome: ChaosResult) -> str:
         ("tasks", f"{outcome.tasks:,}"),
         ("pauses approved", f"{outcome.approvals:,}"),
         ("answered turns", f"{outcome.turns:,}"),
+        ("calls refused, replies cut off", f"{outcome.refused:,}, {outcome.cut:,}"),
         ("wall time", f"{outcome.wall_s:,.0f} s, of which {outcome.killing_s:,.0f} s with kills"),
         ("workers that ended without being killed", f"{outcome.worker_exits:,}"),
         ("**calls for a turn whose reply was committed**", f"**{len(verdict.asked_again):,}**"),
         ("**turns lost**", f"**{len(verdict.lost):,}**"),
         ("**tasks not finished**", f"**{len(verdict.unfinished):,}**"),
+        ("**tasks that spent more than their limit**", f"**{len(verdict.over_limit):,}**"),
         ("**intents shown as possibly billed**", f"**{verdict.intents:,}**"),
         ("**charges ≤ calls answered ≤ charges + open intents**", f"**{sandwich}**"),
         ("exceptions, if this is checked for each turn, plan and task's summaries", f"{len(verdict.unexplained):,}"),
@@ -34,5 +36,6 @@ def faults(verdict: Verdict) -> list[str]:
         "lost": verdict.lost,
         "not finished": verdict.unfinished,
         "unexplained": verdict.unexplained,
+        "over its limit": verdict.over_limit,
     }
     return [f"{kind}: {fault}" for kind, found in kinds.items() for fault in found]

@@ -16,6 +16,7 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.tasks.task import TaskPhase, TaskRequest
+from waystation.tasks.view import TaskBudgetView
 
 LOOK_S = 1.0
 BUDGET, GRANT = 60_000, 120_000
@@ -36,6 +37,8 @@ class TaskDriver:
     phases: list[TaskPhase] = field(default_factory=list[TaskPhase])
     """Of the tasks submitted so far, by number."""
     ids: list[str] = field(default_factory=list[str])
+    budgets: dict[int, TaskBudgetView] = field(default_factory=dict[int, TaskBudgetView])
+    """By task, as last seen."""
     approved: Counter[str] = field(default_factory=Counter[str])
     """Grants by task id."""
     complete: asyncio.Event = field(default_factory=asyncio.Event)
@@ -92,7 +95,9 @@ class TaskDriver:
 
     async def _look(self) -> None:
         for number in self.unfinished:
-            self.phases[number] = (await self.client.get_task(self.ids[number])).phase
+            view = await self.client.get_task(self.ids[number])
+            self.phases[number] = view.phase
+            self.budgets[number] = view.budget
 
 
 def build_documents() -> Sequence[SourceDocument]:

@@ -12,6 +12,8 @@ from benchmarks.chaos.model import Call, CallId
 from benchmarks.chaos.run import ChaosConfig, run_chaos
 from benchmarks.chaos.table import faults, table
 from waystation.context.transcript import Message, Text, Transcript, build_user_message
+from waystation.kernel.amount import Amount, Limit
+from waystation.tasks.view import TaskBudgetView
 
 COMMIT = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 BEFORE, AFTER = COMMIT - timedelta(milliseconds=5), COMMIT + timedelta(milliseconds=5)
@@ -44,6 +46,21 @@ async def test_five_kills_lose_no_turn_and_pay_none_twice(tmp_path: Path) -> Non
     assert outcome.kills.total() == 5
     assert outcome.verdict.charges > 50
     assert "| **turns lost** | **0** |" in table(order, outcome)
+
+
+@pytest.mark.timeout(900)
+async def test_budgets_are_exact_while_one_call_in_ten_fails_and_everything_is_killed(tmp_path: Path) -> None:
+    order = ChaosConfig(kills=2, seed=SEED, tasks=2, home=tmp_path / "home", fault_share=0.1)
+    outcome = await run_chaos(order, print)
+    assert faults(outcome.verdict) == [], table(order, outcome)
+    assert outcome.refused > 0 < outcome.cut <= outcome.verdict.intents
+
+
+def test_a_task_that_spent_more_than_its_limit_breaks_the_run() -> None:
+    budget = TaskBudgetView(limit=Limit(tokens=10), spent=Amount(tokens=11), reserved=Amount())
+    verdict = judge(one_turn(), [asked("1")], [], {0: budget})
+    assert faults(verdict) == ["over its limit: task 0: spent 11 of 10 tokens"]
+    assert verdict.broken
 
 
 def test_the_same_seed_draws_the_same_kills_and_many_of_them_are_of_every_kind() -> None:
