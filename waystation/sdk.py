@@ -11,7 +11,6 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
 from datetime import date
 from functools import partial, wraps
 from getpass import getuser
@@ -176,8 +175,9 @@ class AsyncWaystation:
         """
         task_id, seen, clock = await self._id(task), None, asyncio.get_running_loop().time
         away_since: float | None = None
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+        deadline = asyncio.timeout(seconds)
+        try:
+            async with deadline:
                 while True:
                     try:
                         async for view in self._get_client().watch(task_id):
@@ -189,6 +189,10 @@ class AsyncWaystation:
                         if clock() - away_since > MAX_OUTAGE_SECONDS:
                             raise
                         await asyncio.sleep(RETRY_SECONDS)
+        except TimeoutError:
+            # One of another cause, such as a connection's, is the caller's.
+            if not deadline.expired():
+                raise
         return seen or await self.task(task_id)
 
     async def report(self, task: TaskView | str, version: int | None = None) -> Report:

@@ -70,7 +70,14 @@ async def remote(
 def test_whatever_the_client_can_is_asked_for_over_http_or_says_why_not() -> None:
     own = {name for name, one in vars(Client).items() if not name.startswith("_") and callable(one)}
     of_other_methods = {"aclose", "watch", "update_documents", "approve", "deny", "approve_many", "deny_many"}
-    for_own_use = {"deliver", "send", "get_schedule_client", "build_draft", "redact_file_previews", "restore_titles"}
+    for_own_use = {
+        "deliver",
+        "send",
+        "get_schedule_client",
+        "build_draft",
+        "redact_file_previews",
+        "restore_placeholders",
+    }
     for_own_use |= {"get_task_request", "forget_session", "build_placeholder_client", "get_redacted_document_text"}
     assert own - REMOTE_METHODS.keys() == of_other_methods | for_own_use
     assert {call.role for call in REMOTE_METHODS.values()} == set(CLIENT_PERMISSIONS)

@@ -313,15 +313,15 @@ class Client:
         """Return what a person asked for with this task. Raises UnknownTask."""
         return (await self._load_row(task_id)).request
 
-    async def restore_titles(self, titles: Sequence[str]) -> Sequence[str]:
-        """Return redacted titles as the reader of this client sees them: here with their placeholders."""
-        return titles
+    async def restore_placeholders(self, texts: Sequence[str]) -> Sequence[str]:
+        """Return redacted texts as the reader of this client sees them: here with their placeholders."""
+        return texts
 
     async def _restore_calls(self, approvals: Sequence[ApprovalView]) -> tuple[ApprovalView, ...]:
-        """Restore in calls that wait for a person what they send, for readers who see titles restored."""
+        """Restore in calls that wait for a person what they send, for readers who see originals."""
         actions = [one.action for one in approvals if one.action is not None]
         replaced = list(dict.fromkeys(found for action in actions for found in action.list_replaced_placeholders()))
-        restored = dict(zip(replaced, await self.restore_titles(replaced), strict=True)) if replaced else {}
+        restored = dict(zip(replaced, await self.restore_placeholders(replaced), strict=True)) if replaced else {}
         originals = {placeholder: original for placeholder, original in restored.items() if placeholder != original}
         return tuple(
             [
@@ -335,7 +335,7 @@ class Client:
         return row
 
     async def _with_titles(self, rows: Sequence[TaskRow]) -> list[TaskRow]:
-        titles = await self.restore_titles([row.title for row in rows])
+        titles = await self.restore_placeholders([row.title for row in rows])
         return [row.replace(title=title) for row, title in zip(rows, titles, strict=True)]
 
     async def _look_up(self, row: TaskRow) -> tuple[TaskProgress, TaskView]:
@@ -447,7 +447,7 @@ class Client:
         lines = markdown.split("\n")
         places = [place for place, line in enumerate(lines[:MAX_HEAD_LINES]) if line.startswith(("# ", QUESTION_LABEL))]
         placeholders = list(dict.fromkeys(PLACEHOLDER_PATTERN.findall("\n".join(lines[place] for place in places))))
-        originals = await self.restore_titles(placeholders)
+        originals = await self.restore_placeholders(placeholders)
         for placeholder, original in zip(placeholders, originals, strict=True):
             for place in places:
                 lines[place] = lines[place].replace(placeholder, neutralize_markdown(original))
@@ -475,7 +475,7 @@ class Client:
         Raises BadInput if that is too much.
         """
         found = await self._store.get_spending(days, build_reader_scope(self._settings.tenant, session))
-        titles = await self.restore_titles([*found.titles.values()])
+        titles = await self.restore_placeholders([*found.titles.values()])
         return found.replace(titles=dict(zip(found.titles, titles, strict=True)))
 
     async def list_sessions(
@@ -483,7 +483,7 @@ class Client:
     ) -> tuple[SessionSummary, ...]:
         """Return `count` of the tenant's sessions, starting at index `first`, those with the newest tasks first."""
         found = await self._store.list_sessions(self._reader, first, count)
-        titles = await self.restore_titles([one.first_title for one in found])
+        titles = await self.restore_placeholders([one.first_title for one in found])
         return tuple([one.replace(first_title=title) for one, title in zip(found, titles, strict=True)])
 
     async def get_transcript(self, task_id: str, agent: str) -> Transcript:
@@ -520,7 +520,7 @@ class Client:
         found = await load_pending_approvals(
             await self._temporal(), self._store, build_reader_scope(self._settings.tenant, session)
         )
-        titles = await self.restore_titles([one.title for one in found])
+        titles = await self.restore_placeholders([one.title for one in found])
         approvals = await self._restore_calls([one.approval for one in found])
         shown = zip(found, titles, approvals, strict=True)
         return tuple([one.replace(title=title, approval=approval) for one, title, approval in shown])

@@ -18,15 +18,15 @@ class OwnerClient(Client):
     does not have them. What goes to Temporal, to notifications and to models is built without this client.
     """
 
-    async def restore_titles(self, titles: Sequence[str]) -> Sequence[str]:
-        """See base class. Titles stay as they are if the vault cannot be read."""
-        found = frozenset(PLACEHOLDER_PATTERN.findall("\n".join(titles)))
+    async def restore_placeholders(self, texts: Sequence[str]) -> Sequence[str]:
+        """See base class. Texts stay as they are if the vault cannot be read."""
+        found = frozenset(PLACEHOLDER_PATTERN.findall("\n".join(texts)))
         cipher = build_cipher_if_key_exists(self._settings, "vault") if found else None
         if cipher is None:
-            return titles
+            return texts
         try:
             originals = await self._store.build_vault(cipher).load_originals(tenant_hash(self._settings.tenant), found)
         except WaystationError:
-            return titles
+            return texts
         on_one_line = {placeholder: " ".join(original.split()) for placeholder, original in originals.items()}
-        return [restore_originals(title, on_one_line).text for title in titles]
+        return [restore_originals(text, on_one_line).text for text in texts]
