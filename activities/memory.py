@@ -36,7 +36,7 @@ class MemoryActivities:
 
     @activity.defn(name=COUNT_PASSAGES)
     async def count_passages(self, tenant: str) -> int:
-        """Return the number of a tenant's points."""
+        """Return the number of a tenant's passages in memory."""
         with translating_errors():
             return await self._outbox_drainer.memory.count(tenant)
 

@@ -49,7 +49,7 @@ class TaskRemovalActivities:
 
     @activity.defn(name="ForgetPassages")
     async def forget_passages(self) -> int:
-        """Delete withdrawn points from memory and return their number. Retried until memory answers."""
+        """Delete withdrawn passages from memory and return their number. Retried until memory answers."""
         async with heartbeating():
             with translating_errors():
                 return await self._archive.erase_withdrawn_points()

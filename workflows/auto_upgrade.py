@@ -1,7 +1,8 @@
 """Workflow types that move to the current build at their next workflow task, for workers with worker versioning.
 
-All other types stay on the build that they began with. These three either live for ever or have a single command, and
-must not keep an old build in use. A change of their commands needs `workflow.patched`. They are types of their own
+All other types are pinned: a run stays on its build, and tasks, scheduled runs and indexing continue as new on the
+current one. These three either live for ever or have a single command, and must not keep an old build in use. A change
+of their commands needs `workflow.patched`. They are types of their own
 because the server accepts a versioning behavior only from versioned workers.
 """
 

@@ -1,19 +1,23 @@
 """The page of Temporal names, from the definitions of workflows and activities."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock, patch
 
 from temporalio.workflow import ActivityConfig
 
 from benchmarks.reference.markdown import fill_paragraphs, render_page, render_table
 from waystation import activities, workflows
-from waystation.kernel.temporal_names import QUEUES
+from waystation.activities.tasks import NotificationActivities
+from waystation.config.settings import Settings
+from waystation.kernel.temporal_names import QUEUE_PREFIX, QUEUES
 from waystation.runtime.temporal.connect import FIELDS, SEARCH_ATTRIBUTE_TYPES
+from waystation.workers import queues as worker_queues
 from waystation.workflows.options import ACCOUNT, ADMISSION, LEG, NOTIFICATION, REPORT, SHORT
 
 INTRODUCTION = """
@@ -21,6 +25,11 @@ The names that the Temporal server and its UI show. [For Temporal users](../temp
 together.
 
 A signal and an Update of the same name take the same JSON.
+"""
+ACTIVITIES = """
+The task queue is `waystation-` and the name in the second column. A leg of a role of your own appears as the activity
+that the role names, by default `RunResearchAgent`. No workflow starts `SearchMemory` and `CountPassages`: a command
+starts them as [standalone activities](../temporal.md#standalone-activities).
 """
 OPTIONS: Mapping[str, ActivityConfig] = {
     "legs of agents, planning, compaction": LEG,
@@ -44,7 +53,10 @@ def render_temporal_page() -> str:
         # A type for versioned workers derives from the one that it stands for.
         if (definition := vars(defined).get(WORKFLOW)) and not hasattr(defined.__base__, WORKFLOW):
             blocks += _render_workflow(definition, inspect.getdoc(defined) or "")
-    blocks += ["## Activities", render_table(("activity", "description"), sorted(_list_activities()))]
+    by_activity = _find_queues()
+    listed = ((f"`{name}`", by_activity[name], text) for name, text in sorted(_list_activities()))
+    blocks += ["## Activities", fill_paragraphs(ACTIVITIES)]
+    blocks += [render_table(("activity", "queue", "description"), listed)]
     headings = ("activities", "start-to-close", "schedule-to-close", "heartbeat", "retries")
     rows = ((activities_of, *_describe_options(options)) for activities_of, options in OPTIONS.items())
     blocks += ["## Time-outs and retries", render_table(headings, rows)]
@@ -103,4 +115,34 @@ def _list_activities() -> Iterator[tuple[str, str]]:
     for defined in _list_classes(activities):
         for _, member in inspect.getmembers(defined, inspect.isfunction):
             if definition := getattr(member, ACTIVITY, None):
-                yield f"`{definition.name}`", (inspect.getdoc(member) or "").partition("\n\n")[0]
+                yield definition.name, (inspect.getdoc(member) or "").partition("\n\n")[0]
+
+
+def _find_queues() -> Mapping[str, str]:
+    """Return the short name of each activity's queue, from what the workers of each queue register."""
+    found: dict[str, str] = {}
+
+    def record(_: object, *, task_queue: str, activities: Sequence[object], **_others: object) -> None:
+        for registered in activities:
+            name = getattr(registered, ACTIVITY).name
+            if name in found:
+                raise ValueError(f"{name} has two queues, and the page names one")
+            found[name] = task_queue.removeprefix(QUEUE_PREFIX)
+
+    context = worker_queues.WorkerContext(
+        client=Mock(),
+        store=Mock(),
+        settings=Settings(),
+        runner=Mock(),
+        search_attributes=True,
+        notifications=NotificationActivities(Mock(), Mock()),
+        timing=worker_queues.DEV_TIMING,
+    )
+    with (
+        patch.object(worker_queues, "Worker", record),
+        patch.object(worker_queues, "is_encryption_enabled", return_value=False),
+    ):
+        worker_queues.create_workflows_worker(context)
+        for create in worker_queues.WORKER_FACTORIES.values():
+            create(context, Mock())
+    return found

@@ -19,7 +19,7 @@ from waystation.kernel.temporal_names import QUEUES
 ROOT = Path(__file__).parents[2]
 SECRETS = {"POSTGRES_PASSWORD", "STORE_PASSWORD", "QDRANT_API_KEY", "WAYSTATION_KEY"}
 GIVEN = {name: f"the-{name.lower()}" for name in SECRETS}
-SECRET = re.compile(r"PASSWORD|PWD|_KEY$|SECRET|TOKEN")
+SECRET = re.compile(r"PASSWORD|PWD|_KEYS?$|SECRET|TOKEN")
 PINNED = re.compile(r":v?\d+\.\d+[\w.-]*$")
 FINISHING = {"temporal-schema", "temporal-namespace", "store-database", "migrate"}
 WORKERS = {"workflows", "agents", "context"}
@@ -129,6 +129,16 @@ def test_only_the_variables_that_are_explained_are_read() -> None:
     listed = compose_config({}, "--variables").stdout
     variables = TypeAdapter(dict[str, object]).validate_json(listed)
     assert variables.keys() == SECRETS | OPTIONAL
+
+
+def test_every_service_with_the_key_has_the_earlier_keys_too(compose: Compose) -> None:
+    replaced = compose_config({**GIVEN, "WAYSTATION_PREVIOUS_KEYS": "the-earlier-keys"})
+    services = Compose.model_validate_json(replaced.stdout).services
+    with_key = {name for name, service in services.items() if "WAYSTATION_KEY" in service.environment}
+    assert with_key == OURS - {"migrate"}
+    earlier = {name: services[name].environment.get("WAYSTATION_PREVIOUS_KEYS") for name in with_key}
+    assert earlier == dict.fromkeys(with_key, "the-earlier-keys")
+    assert {compose.services[name].environment.get("WAYSTATION_PREVIOUS_KEYS") for name in with_key} == {None}
 
 
 def test_every_variable_of_ours_is_a_setting(compose: Compose) -> None:

@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import os
+import re
+import sys
 from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
 from temporalio.client import Client, WorkflowFailureError
 
-from tests.support.builds import NEW, OLD, list_builds, run_build, trace_builds
+from tests.support.builds import NEW, OLD, fetch_build_id, list_builds, run_build, trace_builds
 from tests.support.rollout import check_rollout, list_open_requests, roll_out_and_back
 from tests.support.task_model import ModelCall, ScriptedTaskModel, make_task_config
 from tests.support.temporal_platform import TaskSubmitter, open_activity_deps, run_cli, run_platform, wait_until
@@ -21,6 +24,7 @@ from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.task import TaskPhase
 from waystation.workflows.task import TaskWorkflow
 
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "deploy-and-roll-back.md"
 REVIEWED = make_task_config().replace(review_plan=True)
 APPROVAL = {"request_id": "plan-1", "by": "Ada"}
 
@@ -53,6 +57,38 @@ async def test_a_waiting_task_moves_to_the_new_build_and_the_old_one_can_be_reti
             await task.signal(APPROVE_BUDGET, APPROVAL)
             assert (await task.result()).phase is TaskPhase.DONE
         assert (await trace_builds(server, task.id)).builds == (OLD, NEW)
+
+
+async def run_reset_of_the_page(server: Client, task_id: str, build_id: str) -> None:
+    """Run the command that the page gives for a task whose build cannot continue it."""
+    found = re.search(r"^ *(temporal workflow reset .*?)\n *```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    command = found[1].replace("--workflow-id TASK", f"--workflow-id {task_id}").replace("TO_BUILD", build_id)
+    environment = {**os.environ, "TEMPORAL_ADDRESS": server.service_client.config.target_host}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    ran = await asyncio.create_subprocess_shell(command, env=environment)
+    assert await ran.wait() == 0
+
+
+async def test_a_task_whose_build_is_gone_continues_on_the_new_build_after_a_reset(
+    server: Client, tmp_path: Path, redactor: Redactor
+) -> None:
+    async with open_activity_deps(tmp_path, redactor, ScriptedTaskModel()) as parts:
+        deployment, submitter = TemporalDeploymentClient(server), TaskSubmitter(server, parts.store)
+        task = submitter.get_task_handle()
+        async with run_build(server, parts, OLD):
+            await submitter.submit(under=REVIEWED)
+            await wait_for_request(submitter)
+        async with run_build(server, parts, NEW):
+            await deployment.set_current(NEW)
+            assert await deployment.nudge_tasks() == 1
+            await asyncio.sleep(2)
+            assert await fetch_build_id(server, task.id) == OLD
+            await run_reset_of_the_page(server, task.id, NEW)
+            await wait_for_request(submitter)
+            assert await fetch_build_id(server, task.id) == NEW
+            await task.signal(APPROVE_BUDGET, APPROVAL)
+            assert (await task.result()).phase is TaskPhase.DONE
 
 
 async def test_the_command_shows_builds_chooses_one_and_rolls_back(

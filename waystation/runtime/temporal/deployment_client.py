@@ -1,7 +1,7 @@
 """The worker deployment of an installation: which build is current, and which builds still have tasks.
 
 A build is the code of one release, with workers on all queues. The server sends new tasks to the current build, and
-tasks stay on the build that they began with until they continue as new.
+tasks stay on their build until they continue as new.
 """
 
 import asyncio

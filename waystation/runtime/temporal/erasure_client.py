@@ -295,7 +295,7 @@ class ActivityMemorySearch:
         )
 
     async def count(self, tenant: str) -> int:
-        """Return the number of a tenant's points. Raises as `search`."""
+        """Return the number of a tenant's passages. Raises as `search`."""
         return await self._asked(COUNT_PASSAGES, tenant, int)
 
     async def _asked(self, name: str, about: MemoryQuery | str, kind: type[_T]) -> _T:
