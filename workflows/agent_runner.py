@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import assert_never
 
 from temporalio import workflow
+from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, is_cancelled_exception
 
 from waystation.activities.agents import ContextActivities
@@ -53,6 +54,8 @@ async def run_as_child_workflow(runtime: TaskRuntime, step_id: str) -> None:
             available_from_task=runtime.get_drawable_budget(step_id),
         ),
         id=f"{runtime.task_id}/{step_id}",
+        # A task that was reset finds the child of its earlier run, which reports to no one any more.
+        id_reuse_policy=WorkflowIDReusePolicy.TERMINATE_IF_RUNNING,
         cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
         static_summary=f"{step_id}: {neutralize_markdown(_title(runtime, step_id))}",
     )

@@ -1,5 +1,6 @@
 """Tasks that Temporal sets back or loses: nothing is paid twice, and nothing stays reserved."""
 
+from collections import Counter
 from pathlib import Path
 from uuid import uuid4
 
@@ -9,7 +10,15 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, Re
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from tests.support.delegating_model import (
+    SUBMIT_FINDINGS_CALL,
+    DelegatingTaskModel,
+    index_steps,
+    make_delegate_call,
+    make_delegating_task_config,
+)
 from tests.support.task_model import (
+    TAKE_NOTE_CALL,
     TIGHT_BUDGET,
     WORK_TOKENS,
     CallGate,
@@ -121,6 +130,31 @@ async def test_a_task_that_is_set_back_after_its_end_ends_the_same_and_settles_o
     assert crew.calls == called
     assert (second.phase, second.report, second.totals) == (first.phase, first.report, first.totals)
     assert settled == BudgetAccount(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
+
+
+async def test_a_task_that_is_set_back_while_a_subagent_works_takes_it_up_from_its_last_turn(
+    server: Client, tmp_path: Path, redactor: Redactor
+) -> None:
+    held = ModelCall("harbours.1", 2)
+    gate = CallGate(held)
+    crew = DelegatingTaskModel(
+        before=gate,
+        scripts={
+            "harbours": [[make_delegate_call("beacons")], [SUBMIT_FINDINGS_CALL]],
+            "harbours.1": [[TAKE_NOTE_CALL], [SUBMIT_FINDINGS_CALL]],
+        },
+    )
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=make_delegating_task_config(budget=50_000, agent_budget=20_000))
+        await gate.reached.wait()
+        run = await set_back(server, counter.get_task_handle())
+        progress = await server.get_workflow_handle_for(
+            TaskWorkflow.run, counter.get_task_handle().id, run_id=run
+        ).result()
+        gate.opened.set()
+    assert progress.phase is TaskPhase.DONE, progress
+    assert index_steps(progress)["harbours.1"].state == "done"
+    assert {call for call, times in Counter(crew.calls).items() if times > 1} <= {held}
 
 
 async def test_a_task_that_temporal_has_lost_gives_its_reservation_back(tmp_path: Path, redactor: Redactor) -> None:
