@@ -190,7 +190,8 @@ async def test_what_an_agent_needs_and_takes_too_long_ends_its_work_with_the_rea
         ):
             await enduring(redactor).redact([HOLDS], TextDestination.CONTRACT, "t")
         with pytest.raises(
-            RedactionReviewRequiredError, match=r"^a text \(tool results\) could not be redacted in time in two attempts"
+            RedactionReviewRequiredError,
+            match=r"^a text \(tool results\) could not be redacted in time in two attempts",
         ):
             await enduring(redactor, "pause").redact([HOLDS], TextDestination.TOOL_RESULT, "t")
 
