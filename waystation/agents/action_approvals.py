@@ -110,7 +110,7 @@ class RestoredQuestion(NamedTuple):
 
     text: str
     replaced: tuple[int, ...]
-    """Placeholders that still stand for such values, counted from 0: those of credentials and of values that were erased since."""
+    """Placeholders that still stand for such values, counted from 0: credentials and erased values."""
 
 
 def restore_question(text: str, replaced: Sequence[int], originals: Mapping[str, str]) -> RestoredQuestion:
