@@ -273,6 +273,13 @@ def test_pages_have_a_place_for_their_keys_and_start_after_what_they_talk_to(com
     assert [(port.host_ip, port.published) for port in serve.ports] == [("127.0.0.1", "8520")]
 
 
+def test_no_container_needs_its_own_memory_to_refuse_a_plain_store(compose: Compose) -> None:
+    """Their home folders are gone at each start, but for the one of `serve`."""
+    opening = {name for name in OURS if "WAYSTATION_KEY" in compose.services[name].environment} - {"codec"}
+    assert opening == {*WORKERS, *NEXT, "serve", "cli"}
+    assert {compose.services[name].environment["WAYSTATION_ENCRYPT_AT_REST"] for name in opening} == {"true"}
+
+
 @contextmanager
 def ready_endpoint(status: int) -> Generator[int]:
     """A server whose /readyz answers with this status; its port."""

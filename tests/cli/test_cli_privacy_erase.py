@@ -300,10 +300,15 @@ def test_a_receipt_says_what_went_what_stays_and_nothing_else() -> None:
 UNREACHED = {
     "backups": "backups of the database, memory and Temporal",
     "copies of reports": "copies of reports",
+    "other machines": "files of reports and plans in home folders of other machines",
     "encrypted reasoning": "reasoning that the provider of a model has encrypted",
     "recipients": "what providers of models, embeddings and web search, tool servers, web sites, notifications, "
     "webhooks and traces received",
     "names of keys": "lists of API keys and of links to reports",
+    "schedules": "names and notes of schedules",
+    "callers": "user and host names of callers",
+    "database files": "until they are vacuumed or rewritten",
+    "other tenants": "data of other tenants",
 }
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from shutil import copyfile
 
 import pytest
+from pydantic import SecretStr
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tests.support.scopes import TASK_1_SCOPE
 from waystation.cli.main import run
@@ -14,6 +16,7 @@ from waystation.documents.text_repository import content_hash
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable
 from waystation.privacy.key_file import compute_key_check
+from waystation.runtime import reencryption
 from waystation.runtime.sql_store import load_store_status, migrate
 from waystation.runtime.store_setup import (
     find_placeholder_key,
@@ -103,6 +106,58 @@ async def test_an_encrypted_store_is_known_by_its_place_whatever_its_database_sa
             await open_store(settings)
     assert await reencrypt_store(workers) == 1
     await (await open_store(workers)).aclose()
+
+
+@pytest.mark.parametrize("statements", TAKEN_AWAY.values(), ids=TAKEN_AWAY)
+async def test_a_machine_without_memory_refuses_a_plain_store_if_encryption_is_demanded(
+    tmp_path: Path, statements: list[str]
+) -> None:
+    database = f"sqlite:///{tmp_path}/waystation.db"
+    first, restarted = [
+        Settings.model_validate(
+            {"home": tmp_path / name, "key": KEY, "encrypt_at_rest": True, "WAYSTATION_STORE_URL": database}
+        )
+        for name in ("first", "restarted")
+    ]
+    async with aclosing(await open_store(first)) as store:
+        await store.put_text("a text", TASK_1_SCOPE)
+    await (await open_store(restarted.replace(home=tmp_path / "another"))).aclose()
+    await attacked(first, *statements)
+    with pytest.raises(StoreError, match=r"demands an encrypted store.*`waystation store reseal`.*from a backup"):
+        await open_store(restarted)
+    assert await reencrypt_store(restarted) == 1
+    await (await open_store(restarted)).aclose()
+
+
+async def test_plain_texts_are_read_until_reseal_unless_encryption_is_demanded(tmp_path: Path) -> None:
+    plain = Settings.model_validate({"home": tmp_path})
+    async with aclosing(await open_store(plain)) as store:
+        blob = await store.put_text("a text", TASK_1_SCOPE)
+    keyed = plain.replace(key=SecretStr(KEY))
+    async with aclosing(await open_store(keyed)) as store:
+        assert await store.get_text(blob, TASK_1_SCOPE) == "a text"
+    with pytest.raises(StoreError, match="demands an encrypted store"):
+        await open_store(keyed.replace(encrypt_at_rest=True))
+
+
+async def test_a_store_that_another_process_encrypted_meanwhile_is_encrypted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers open an empty store; one of them writes before the other has looked whether there are rows."""
+    workers = Settings.model_validate({"home": tmp_path, "key": KEY, "encrypt_at_rest": True})
+    await migrate(workers.database_url, utc_now)
+    has_rows = reencryption._has_rows  # pyright: ignore[reportPrivateUsage]
+
+    async def let_the_other_write_first(connection: AsyncConnection) -> bool:
+        monkeypatch.setattr(reencryption, "_has_rows", has_rows)
+        found = await has_rows(connection)
+        async with aclosing(await open_store(workers)) as store:
+            await store.put_text("a text", TASK_1_SCOPE)
+        return found
+
+    monkeypatch.setattr(reencryption, "_has_rows", let_the_other_write_first)
+    async with aclosing(await open_store(workers)) as store:
+        assert store.is_row_encrypted
 
 
 async def test_a_store_that_was_given_another_id_stays_encrypted(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ async def test_a_server_serves_while_it_is_wanted_and_leaves_no_process(tmp_path
         assert await server.client.count_workflows()
         process = psutil.Process(server.pid)
         assert Path(process.exe()).name == "temporal"
+        # Both would tell their vendor that this machine runs a server.
+        assert {"frontend.enableServerVersionCheck=false", "--ui-disable-news-fetch"} <= set(process.cmdline())
     assert not process.is_running()
     with pytest.raises(Unreachable, match=f"no Temporal server answers at {server.target.address}: start one with"):
         await connect(server.target)

@@ -110,7 +110,7 @@ class RestoredActionText(NamedTuple):
 
     text: str
     replaced: tuple[int, ...]
-    """Placeholders that still stand for such values, counted from 0: credentials and forgotten values."""
+    """Placeholders that still stand for such values, counted from 0: credentials and erased values."""
 
 
 def restore_action_text(text: str, replaced: Sequence[int], originals: Mapping[str, str]) -> RestoredActionText:

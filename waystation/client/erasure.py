@@ -51,6 +51,10 @@ UNREACHED_LOCATIONS = (
     UnreachedLocation(location="backups", description="backups of the database, memory and Temporal"),
     UnreachedLocation(location="copies of reports", description="exported, sent and printed copies of reports"),
     UnreachedLocation(
+        location="other machines",
+        description="files of reports and plans in home folders of other machines, until you erase there, too",
+    ),
+    UnreachedLocation(
         location="encrypted reasoning", description="reasoning that the provider of a model has encrypted"
     ),
     UnreachedLocation(
@@ -59,6 +63,17 @@ UNREACHED_LOCATIONS = (
         "webhooks and traces received",
     ),
     UnreachedLocation(location="names of keys", description="names in the lists of API keys and of links to reports"),
+    UnreachedLocation(
+        location="schedules", description="names and notes of schedules in Temporal, and the ids of their runs"
+    ),
+    UnreachedLocation(
+        location="callers", description="user and host names of callers in workflow histories that are not deleted"
+    ),
+    UnreachedLocation(
+        location="database files",
+        description="files of PostgreSQL and of a Qdrant server, until they are vacuumed or rewritten",
+    ),
+    UnreachedLocation(location="other tenants", description="data of other tenants"),
 )
 """What every receipt names, whether or not it contains the person."""
 

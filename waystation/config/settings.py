@@ -84,7 +84,8 @@ class EncryptionSettings(SettingSection):
     encrypt_at_rest: bool | None = Field(
         default=None,
         description="Whether to encrypt texts in the store: questions, documents, transcripts, notes and reports. "
-        "Default: if WAYSTATION_KEY is set. A change does not affect existing texts.",
+        "Default: if WAYSTATION_KEY is set. If true is set here, a store with plain texts is refused. A change does "
+        "not affect existing texts.",
     )
     codec_token: SecretStr | None = Field(
         default=None,

@@ -17,11 +17,13 @@ async def is_row_encrypted(database: Database, clock: Clock, *, seals: bool) -> 
     async with database.read() as connection:
         if (await connection.execute(select(identity.c.sealed_since))).scalar_one() is not None:
             return True
-        if not seals or await _has_rows(connection):
+        if not seals:
             return False
+        if await _has_rows(connection):  # perhaps by a process that has encrypted the store since the first query
+            return (await connection.execute(select(identity.c.sealed_since))).scalar_one() is not None
     async with database.write() as connection:
         if await _has_rows(connection):  # written meanwhile, by a process that may not encrypt
-            return False
+            return (await connection.execute(select(identity.c.sealed_since))).scalar_one() is not None
         await connection.execute(update(identity).values(sealed_since=clock()))
     return True
 

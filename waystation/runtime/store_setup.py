@@ -118,12 +118,21 @@ async def open_store(settings: Settings) -> SqlStore:
             them; also as `SqlStore.open`.
         StoreUnavailable: The database does not answer.
         StoreError: Everything was encrypted when this machine last opened the store, and the database no longer says
-            so; also as `SqlStore.open`.
+            so, or the settings demand it and the store is not encrypted as a whole; also as `SqlStore.open`.
     """
     store = await _opened(settings)
     store_id = await store.get_store_id()
     if store.is_row_encrypted:
         _remember_sealed(settings, store_id)
+    elif settings.encrypt_at_rest:
+        # Said explicitly, and not only by a key: the one check that needs no file in the home folder.
+        await store.aclose()
+        raise StoreError(
+            "WAYSTATION_ENCRYPT_AT_REST=true demands an encrypted store, but the database does not say that all texts "
+            "of this one are encrypted. If encryption was just turned on, stop the workers and run "
+            "`waystation store reseal`. If the store was encrypted before, another program has changed the database: "
+            "restore it from a backup"
+        )
     elif any(seen.exists() for seen in _seen_sealed(settings, store_id)):
         await store.aclose()
         raise StoreError(

@@ -50,6 +50,8 @@ BROWSERS_REFUSE = (6666, 6667, 6668, 6669, 6665, 6566, 6697, 10080, 5060, 5061, 
 
 FAIRNESS_SETTINGS = ("matching.useNewMatcher=true", "matching.enableFairness=true")
 """Dynamic settings with which a server shares workers among fairness keys. They are off by default."""
+NO_VERSION_CHECK = "frontend.enableServerVersionCheck=false"
+"""Without it, the server asks Temporal's vendor for newer versions, and sends its own version and a cluster id."""
 
 CodecForUi = Callable[[str], AbstractAsyncContextManager[str]]
 """Serves the codec to pages at the UI's address and yields the endpoint."""
@@ -236,7 +238,7 @@ def _options(behind: UiAddress | None, guarded: _GuardedPorts) -> list[str]:
     ports = [("--http-port", guarded.http), ("--metrics-port", guarded.metrics)]
     options = [word for name, port in ports if port for word in (name, str(port))]
     ui = ["--ui-ip", behind.host, "--ui-port", str(behind.port)] if behind else ["--headless"]
-    settings = ("frontend.httpAllowedHosts=[]", *FAIRNESS_SETTINGS)
+    settings = ("frontend.httpAllowedHosts=[]", NO_VERSION_CHECK, *FAIRNESS_SETTINGS)
     return [*ui, *options, *(word for setting in settings for word in ("--dynamic-config-value", setting))]
 
 
