@@ -180,7 +180,7 @@ def test_a_task_that_names_nothing_has_neither(work: Work) -> None:
 def test_a_name_that_the_file_does_not_have_is_refused_with_those_that_it_has(work: Work) -> None:
     assert "has no tool server 'wik'" in work.refused
     assert work.posted["status"] == 400
-    assert "there are: wiki" in work.posted["detail"]
+    assert "it has wiki" in work.posted["detail"]
 
 
 def test_secrets_that_the_file_refers_to_reach_their_server_and_are_kept_nowhere_but_sealed(work: Work) -> None:

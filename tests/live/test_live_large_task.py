@@ -172,7 +172,7 @@ async def test_a_task_that_would_send_too_large_a_payload_fails_where_people_see
     long = make_task_config()
     long = long.replace(default=long.default.replace(prices=prices))
     async with run_platform(server, tmp_path, PlainRedactor({}), ScriptedTaskModel()) as counter:
-        with pytest.raises(BadInput, match="the session refused the task: the input of Task would carry"):
+        with pytest.raises(BadInput, match="the session refused the task: the input of Task would have"):
             await counter.submit(under=long)
         row = await counter.store.get_task(make_task_id(make_task_request()), SYSTEM_SCOPE)
         start = TaskWorkflowInput(ref=row.ref, config=long, title="How is the bar crossed?", search_attributes=False)
@@ -180,7 +180,7 @@ async def test_a_task_that_would_send_too_large_a_payload_fails_where_people_see
         with pytest.raises(WorkflowFailureError) as failure:
             await task.result()
         stored = (await counter.store.get_task(row.ref.task_id, SYSTEM_SCOPE)).progress
-    assert "the input of PlanTask would carry" in str(failure.value.cause)
+    assert "the input of PlanTask would have" in str(failure.value.cause)
     assert stored is not None
     assert stored.phase is TaskPhase.FAILED
-    assert any(note.startswith("the input of PlanTask would carry") for note in stored.notes)
+    assert any(note.startswith("the input of PlanTask would have") for note in stored.notes)
