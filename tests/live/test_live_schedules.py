@@ -24,12 +24,13 @@ from tests.support.temporal_platform import (
     start_dev_server,
     wait_until,
 )
+from waystation.agents.action_approvals import TopUpPolicy
 from waystation.cli.main import run
 from waystation.client.erasure import run_erasure
 from waystation.client.person_search import open_person_search
 from waystation.client.schedules import ScheduleDescription
 from waystation.config.settings import Settings
-from waystation.kernel.amount import Limit
+from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput, ModelRejected, TextNotFoundError
 from waystation.kernel.temporal_names import SCHEDULED_TASK_PRIORITY, TASK_ENDED
 from waystation.plugins.web.app import ServerDeps, create_app
@@ -255,6 +256,27 @@ async def test_each_run_has_the_servers_and_the_skills_that_were_named_with_the_
         seen = await platform.client.get_task(task.task_id)
     assert seen.tool_servers == ("wiki", "default")
     assert [one.name for one in seen.procedures] == ["tides"]
+
+
+@pytest.mark.timeout(240)
+async def test_a_schedule_in_mode_soft_asks_no_one_and_decisions_in_advance_are_kept_for_each_run(
+    server: TemporalClient, cli_settings: Settings
+) -> None:
+    async with run_schedule_platform(server, cli_settings) as platform:
+        command = ["schedule", "add", QUESTION, "--docs", str(platform.docs), "--cron", "0 7 * * 1", "--session", "S"]
+        advance = ["--top-up", "50kx2", "--answer-by", "12h", "--then", "wait", "--ceiling", "1M", "--budget", "300k"]
+        soft = ["--mode", "soft", "--budget", "12k"]
+        assert await asyncio.to_thread(run, [*command, "--name", "advance", *advance]) == 0
+        assert await asyncio.to_thread(run, [*command, "--name", "soft", *soft]) == 0
+        decided = (await platform.wait_for_schedule("advance")).definition
+        ended = await platform.run_week(0, "soft")
+        (task,) = await platform.client.list_tasks(TaskFilter(session="S"))
+    assert ended.view.last == f"partial, {task.task_id}"
+    assert decided is not None
+    unattended = decided.request.unattended
+    assert (unattended.answer_within, unattended.at_deadline) == (timedelta(hours=12), "wait")
+    assert unattended.top_up == TopUpPolicy(amount=Amount(tokens=50_000), times=2)
+    assert decided.request.ceiling == Limit(tokens=1_000_000)
 
 
 async def test_the_question_of_a_person_who_was_erased_is_asked_no_more_and_the_next_run_says_what_to_do(
