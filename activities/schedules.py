@@ -146,6 +146,11 @@ class ScheduleActivities:
                 return ScheduledTaskStatus(over=True, phase=row.progress.phase)
             return ScheduledTaskStatus(over=not is_open)
 
+    @activity.defn(name="GetNotificationSetting")
+    async def get_notification_setting(self) -> bool:
+        """Return whether this worker has addresses to notify."""
+        return self.intake.sends_notifications
+
     @activity.defn(name="PauseSchedule")
     async def pause_schedule(self, order: PauseScheduleRequest) -> None:
         """Pause the schedule with a note that says why. Does nothing if it was removed meanwhile."""

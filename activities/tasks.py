@@ -23,7 +23,7 @@ from waystation.privacy.policy import RedactionPolicy, TextDestination, truncate
 from waystation.privacy.ports import Redactor
 from waystation.reports.publisher import PublishedReport, ReportPublisher
 from waystation.reports.reviewers import PlanReviser, ReportReviewer
-from waystation.tasks.notifications import TaskNotification
+from waystation.tasks.notifications import Notification
 from waystation.tasks.ports import Notifier, TaskReader, TaskRepository
 from waystation.tasks.progress import build_task_progress
 from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionRequest
@@ -181,12 +181,12 @@ class NotificationActivities:
 
         Args:
             notifiers: All addressees.
-            link: Returns the page of a task by its ID, if one is known.
+            link: Returns the page of a task, or of a scheduled run, by its workflow ID, if one is known.
         """
         self._notifiers, self._link = notifiers, link
 
     @activity.defn(name="SendNotice")
-    async def send_notification(self, notice: TaskNotification) -> None:
+    async def send_notification(self, notice: Notification) -> None:
         """Make one attempt to notify everyone.
 
         An addressee that has received the notification is reported to the server at once, in the heartbeat, and is
@@ -195,7 +195,7 @@ class NotificationActivities:
         with translating_errors():
             if not self._notifiers:
                 raise WebhookUnavailable(
-                    "the task was accepted with notifications, but this worker has neither "
+                    "another worker accepted this with notifications, but this worker has neither "
                     "WAYSTATION_WEBHOOK nor WAYSTATION_NOTIFY: set it on all workers"
                 )
             taken = list(_TAKEN.validate_python(activity.info().heartbeat_details))
@@ -207,8 +207,8 @@ class NotificationActivities:
                 # all.
                 raise next((error for error in failed if isinstance(error, WebhookUnavailable)), failed[0])
 
-    async def _tell(self, notifier: Notifier, notice: TaskNotification, taken: list[str]) -> None:
-        await notifier.send(notice, self._link(notice.task_id))
+    async def _tell(self, notifier: Notifier, notice: Notification, taken: list[str]) -> None:
+        await notifier.send(notice, self._link(notice.workflow_id))
         taken.append(notifier.name)
         activity.heartbeat(*taken)
 

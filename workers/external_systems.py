@@ -31,7 +31,7 @@ from waystation.erasure.erasure import ErasureQuery, MatchedHistory
 from waystation.erasure.report_files import rewrite_matching_reports
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
-from waystation.kernel.temporal_names import ADMIT_TASK
+from waystation.kernel.temporal_names import ADMIT_TASK, SCHEDULE_ID_PREFIX
 from waystation.mcp.ports import ToolServers
 from waystation.models.prices import load_prices
 from waystation.reports.task_files import delete_task_files
@@ -85,6 +85,11 @@ class TemporalTaskIntake:
     def tasks(self) -> TemporalTaskClient:
         """Sessions and tasks on the server. Activities must not use the methods that wait for workflows."""
         return TemporalTaskClient(self.client, resolve_temporal_target(self.settings))
+
+    @property
+    def sends_notifications(self) -> bool:
+        """See `TaskIntake`."""
+        return self.settings.sends_notifications
 
     def read_documents(self, paths: Sequence[str]) -> ScheduleDocuments:
         """See `TaskIntake`."""
@@ -260,9 +265,11 @@ async def open_notification_activities(
 
 def build_task_link(page: str | None, target: TemporalTarget, task_id: str) -> str | None:
     """Return the address of a task's web page, where it can be answered, or of its page in the Temporal UI, if one is
-    known.
+    known. For a scheduled run, it is the page of all schedules, or that of the run.
     """
-    return f"{page}/tasks/{task_id}" if page is not None else build_workflow_link(target, task_id)
+    if page is None:
+        return build_workflow_link(target, task_id)
+    return f"{page}/schedules" if task_id.startswith(SCHEDULE_ID_PREFIX) else f"{page}/tasks/{task_id}"
 
 
 def create_notifiers(settings: Settings) -> list[WebhookNotifier | AppriseNotifier]:

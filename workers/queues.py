@@ -234,6 +234,7 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
             schedules.request_admission,
             schedules.get_task_status,
             schedules.pause_schedule,
+            schedules.get_notification_setting,
         ],
         interceptors=[*shop.interceptors, PayloadLimit(), DetailsOnRequest()],
         max_heartbeat_throttle_interval=NOTIFICATION_HEARTBEAT_INTERVAL,

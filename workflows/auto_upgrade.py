@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.common import VersioningBehavior
 
 from waystation.kernel.temporal_names import NOTIFICATION_WORKFLOW, RETENTION_WORKFLOW, SESSION_WORKFLOW
-from waystation.tasks.notifications import TaskNotification
+from waystation.tasks.notifications import Notification
 from waystation.tasks.session import SessionWorkflowInput
 from waystation.workflows.notification import NotificationWorkflow
 from waystation.workflows.removal import RetentionWorkflow
@@ -46,6 +46,6 @@ class AutoUpgradeNotificationWorkflow(NotificationWorkflow):
     """A notification, which waits up to a day for a webhook that is down."""
 
     @workflow.run
-    async def run(self, notice: TaskNotification) -> None:
+    async def run(self, notice: Notification) -> None:
         """See base class."""
         await super().run(notice)

@@ -4,7 +4,7 @@ from temporalio import workflow
 
 from waystation.activities.tasks import NotificationActivities
 from waystation.kernel.temporal_names import NOTIFICATION_WORKFLOW
-from waystation.tasks.notifications import TaskNotification
+from waystation.tasks.notifications import Notification
 from waystation.workflows.options import NOTIFICATION, with_summary
 
 
@@ -13,7 +13,7 @@ class NotificationWorkflow:
     """One notification, retried for a day. Its failure is visible in the Temporal UI only."""
 
     @workflow.run
-    async def run(self, notice: TaskNotification) -> None:
+    async def run(self, notice: Notification) -> None:
         """Send the notification."""
         await workflow.execute_activity_method(
             NotificationActivities.send_notification, notice, **with_summary(NOTIFICATION, "post to the webhook")

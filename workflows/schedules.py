@@ -15,6 +15,7 @@ from waystation.activities.schedules import ScheduleActivities
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import DEPLOYMENT_CHANGED, SCHEDULED_RUN_WORKFLOW, SESSION_CONTINUES, TASK_ENDED
+from waystation.tasks.notifications import ScheduleEvent, ScheduleNotification
 from waystation.tasks.schedules import (
     PauseScheduleRequest,
     ScheduledRunBeginning,
@@ -22,10 +23,12 @@ from waystation.tasks.schedules import (
     ScheduledRunOutcome,
     ScheduledTaskStatus,
     make_run_request_id,
+    make_run_workflow_id,
 )
 from waystation.tasks.session import AdmissionAnswer, AdmissionRequest
 from waystation.tasks.signals import parse_signal_input
 from waystation.tasks.task import TaskPhase
+from waystation.workflows.notification import NotificationWorkflow
 from waystation.workflows.options import (
     DOCUMENTS,
     SESSION_ANSWER,
@@ -35,6 +38,7 @@ from waystation.workflows.options import (
     is_continue_as_new_due,
     with_summary,
 )
+from waystation.workflows.task_runtime import start_detached_child
 
 LOOK: Interval = {"timeout": timedelta(minutes=15), "timeout_summary": "check whether the task was terminated"}
 """A task reports its end to the run. One that is terminated reports nothing."""
@@ -63,6 +67,8 @@ class ScheduledRunWorkflow:
             cause = error.cause if isinstance(error.cause, ApplicationError) else None
             kind, words = (cause.type or FAILED, cause.message) if cause is not None else (FAILED, "no answer")
             await self._fail(start, kind, words)
+        if outcome.outcome == "over the month":
+            await self._notify(start, ScheduleEvent.OVER_BUDGET, outcome.reason)
         workflow.set_current_details(outcome.text)
         return outcome
 
@@ -116,7 +122,8 @@ class ScheduledRunWorkflow:
                 await workflow.wait_condition(lambda: self._task_has_ended or is_continue_as_new_due(), **LOOK)
         if seen.phase is None or seen.phase is TaskPhase.FAILED:
             how = "failed" if seen.phase is not None else "was ended in Temporal, without a report"
-            await self._fail(start, "TaskFailed", f"{task.task_id} {how}")
+            # A task that failed has sent a notification itself; a terminated one could not.
+            await self._fail(start, "TaskFailed", f"{task.task_id} {how}", is_notified=seen.phase is TaskPhase.FAILED)
         return ScheduledRunOutcome(outcome=seen.phase, task_id=task.task_id)
 
     async def _look(self, task: TaskRef) -> ScheduledTaskStatus:
@@ -125,15 +132,39 @@ class ScheduledRunWorkflow:
             ScheduleActivities.get_task_status, task, **with_summary(SHORT, f"read the state of {task.task_id}")
         )
 
-    async def _fail(self, start: ScheduledRunInput, kind: str, words: str) -> NoReturn:
-        """Fail with the number of consecutive failures, which Temporal passes to the schedule's next run."""
+    async def _notify(self, start: ScheduledRunInput, event: ScheduleEvent, reason: str) -> None:
+        """Notify people, without waiting for the delivery."""
+        is_on = await workflow.execute_activity_method(
+            ScheduleActivities.get_notification_setting, **with_summary(SHORT, "read whether notifications are on")
+        )
+        if not is_on:
+            return
+        schedule_id = start.order.session_ref.task_id
+        request_id = make_run_request_id(schedule_id, workflow.info().workflow_id)
+        notice = ScheduleNotification(
+            event=event,
+            schedule_id=schedule_id,
+            run_id=make_run_workflow_id(schedule_id, request_id),
+            at=workflow.now(),
+            reason=reason,
+        )
+        await start_detached_child(NotificationWorkflow.run, notice, notice.delivery_id, notice.summary)
+
+    async def _fail(self, start: ScheduledRunInput, kind: str, words: str, *, is_notified: bool = False) -> NoReturn:
+        """Fail with the number of consecutive failures, which Temporal passes to the schedule's next run.
+
+        `is_notified`: whether people know of the failure; a pause is reported in any case.
+        """
         failures = _failures_before(start) + 1
-        if failures >= start.max_failures:
+        is_paused = failures >= start.max_failures
+        if is_paused:
             order = PauseScheduleRequest(schedule_id=start.order.session_ref.task_id, max_failures=failures)
             await workflow.execute_activity_method(
                 ScheduleActivities.pause_schedule, order, **with_summary(SHORT, "pause the schedule")
             )
         message = f"{words or kind} (failure {failures} in a row)"
+        if is_paused or not is_notified:
+            await self._notify(start, ScheduleEvent.PAUSED if is_paused else ScheduleEvent.RUN_FAILED, message)
         workflow.set_current_details(message)
         raise ApplicationError(message, failures, type=FAILED, non_retryable=True)
 

@@ -77,7 +77,11 @@ def render_settings_page() -> str:
 def _describe_setting(name: str, field: FieldInfo) -> tuple[str, str, str, str]:
     variables = ", ".join(f"`{variable}`" for variable in list_setting_variables(name, field))
     star = "*" if name in NOT_IN_A_FILE else ""
-    return f"{variables}{star}", _describe_type(field), _describe_default(field.default), field.description or ""
+    description = field.description or ""
+    # The default of a budget depends on the models: only its description can say that.
+    is_described = isinstance(field.default, Limit) and "Default: " in description
+    default = "" if is_described else _describe_default(field.default)
+    return f"{variables}{star}", _describe_type(field), default, description
 
 
 def _describe_type(field: FieldInfo) -> str:

@@ -92,6 +92,7 @@ ON_A_PLATFORM = (
     "waystation schedule add \"…\" --docs contracts/ --cron '0 7 * * 1' --budget 200k --session weekly --name weekly "
     "--monthly 1M",
     "waystation schedule add \"…\" --docs contracts/ --cron '0 7 * * 2' --servers none --skills skills/ --name guided",
+    "waystation schedule add \"…\" --docs contracts/ --cron '0 7 * * 3' --mode soft --name unattended",
     "waystation schedule list",
     "waystation schedule run weekly",
     'waystation schedule pause weekly --note "on leave"',

@@ -24,12 +24,14 @@ from tests.support.temporal_platform import (
     start_dev_server,
     wait_until,
 )
+from tests.support.webhook_server import WebhookServer, parse_event_payload, run_webhook_server
+from waystation.agents.action_approvals import TopUpPolicy
 from waystation.cli.main import run
 from waystation.client.erasure import run_erasure
 from waystation.client.person_search import open_person_search
 from waystation.client.schedules import ScheduleDescription
 from waystation.config.settings import Settings
-from waystation.kernel.amount import Limit
+from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput, ModelRejected, TextNotFoundError
 from waystation.kernel.temporal_names import SCHEDULED_TASK_PRIORITY, TASK_ENDED
 from waystation.plugins.web.app import ServerDeps, create_app
@@ -257,6 +259,27 @@ async def test_each_run_has_the_servers_and_the_skills_that_were_named_with_the_
     assert [one.name for one in seen.procedures] == ["tides"]
 
 
+@pytest.mark.timeout(240)
+async def test_a_schedule_in_mode_soft_asks_no_one_and_decisions_in_advance_are_kept_for_each_run(
+    server: TemporalClient, cli_settings: Settings
+) -> None:
+    async with run_schedule_platform(server, cli_settings) as platform:
+        command = ["schedule", "add", QUESTION, "--docs", str(platform.docs), "--cron", "0 7 * * 1", "--session", "S"]
+        advance = ["--top-up", "50kx2", "--answer-by", "12h", "--then", "wait", "--ceiling", "1M", "--budget", "300k"]
+        soft = ["--mode", "soft", "--budget", "12k"]
+        assert await asyncio.to_thread(run, [*command, "--name", "advance", *advance]) == 0
+        assert await asyncio.to_thread(run, [*command, "--name", "soft", *soft]) == 0
+        decided = (await platform.wait_for_schedule("advance")).definition
+        ended = await platform.run_week(0, "soft")
+        (task,) = await platform.client.list_tasks(TaskFilter(session="S"))
+    assert ended.view.last == f"partial, {task.task_id}"
+    assert decided is not None
+    unattended = decided.request.unattended
+    assert (unattended.answer_within, unattended.at_deadline) == (timedelta(hours=12), "wait")
+    assert unattended.top_up == TopUpPolicy(amount=Amount(tokens=50_000), times=2)
+    assert decided.request.ceiling == Limit(tokens=1_000_000)
+
+
 async def test_the_question_of_a_person_who_was_erased_is_asked_no_more_and_the_next_run_says_what_to_do(
     server: TemporalClient, settings: Settings
 ) -> None:
@@ -329,12 +352,51 @@ async def test_a_run_is_notified_of_its_tasks_end_and_does_not_ask_meanwhile(
     assert looks <= 2, "when the task was admitted, and when it ended"
 
 
-async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
+async def wait_for_notifications(webhook: WebhookServer, *expected: str) -> None:
+    """Wait until the webhook has accepted as many, then compare their kinds."""
+
+    async def are_sent() -> bool:
+        return len(webhook.accepted_bodies) >= len(expected)
+
+    await wait_until(are_sent)
+    assert sorted(str(parse_event_payload(body)["event"]) for body in webhook.accepted_bodies) == sorted(expected)
+
+
+@pytest.mark.timeout(240)
+async def test_people_are_notified_of_a_run_that_starts_no_task_though_it_should_and_of_a_pause(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with (
+        run_webhook_server() as webhook,
+        run_schedule_platform(server, settings.replace(webhook=SecretStr(webhook.url))) as platform,
+    ):
+        await platform.schedules.add(platform.make_schedule().replace(failures=2, monthly=BUDGET))
+        await platform.run_week(0)
+        platform.write_documents("three")
+        await platform.run_week(1)
+        platform.docs.rename(platform.docs.with_name("moved"))
+        await platform.run_week(2)
+        paused = await platform.run_week(3)
+        await wait_for_notifications(
+            webhook, "task_finished", "schedule_over_budget", "schedule_run_failed", "schedule_paused"
+        )
+    sent = [parse_event_payload(body) for body in webhook.accepted_bodies]
+    (told,) = [one for one in sent if one["event"] == "schedule_paused"]
+    assert (told["schedule"], f"failed: {told['reason']}") == ("weekly", paused.view.last)
+    assert str(told["delivery_id"]).endswith("-weekly-2026-10-26T07:00:00Z-schedule_paused")
+
+
+async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule_and_is_reported_once(
     server: TemporalClient, settings: Settings
 ) -> None:
     crew = Held()
-    async with run_schedule_platform(server, settings, ScriptedTaskModel(before=crew)) as platform:
-        await platform.schedules.add(platform.make_schedule().replace(failures=2))
+    async with (
+        run_webhook_server() as webhook,
+        run_schedule_platform(
+            server, settings.replace(webhook=SecretStr(webhook.url)), ScriptedTaskModel(before=crew)
+        ) as platform,
+    ):
+        await platform.schedules.add(platform.make_schedule().replace(failures=3))
         assert await platform.schedules.trigger("weekly")
 
         async def at_work() -> bool:
@@ -351,10 +413,11 @@ async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
         crew.goes_on.set()
         second = await platform.run_week(0)
         failed = (await platform.client.list_tasks(TaskFilter(session="S")))[0]
+        await wait_for_notifications(webhook, "schedule_run_failed", "task_failed")
     assert first.view.last == f"failed: {ended} was ended in Temporal, without a report (failure 1 in a row)"
     assert failed.phase is TaskPhase.FAILED
     assert second.view.last == f"failed: {failed.task_id} failed (failure 2 in a row)"
-    assert second.view.paused
+    assert not second.view.paused
 
 
 @pytest.mark.timeout(240)

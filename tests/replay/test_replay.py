@@ -88,7 +88,7 @@ def test_the_recorded_answers_came_by_updates_of_which_one_waited() -> None:
 def test_the_recorded_runs_of_a_schedule_waited_for_a_task_and_paused_the_schedule() -> None:
     waited, failed = (load_history(f"{__version__}/{name}") for name in ("scheduled", "scheduled_failed"))
     assert {"BeginScheduledRun", "LookAtScheduledTask"} <= _activities(waited)
-    assert _activities(failed) == {"BeginScheduledRun", "PauseSchedule"}
+    assert _activities(failed) == {"BeginScheduledRun", "PauseSchedule", "GetNotificationSetting"}
 
 
 def _activities(history: WorkflowHistory) -> set[str]:

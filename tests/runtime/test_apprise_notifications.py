@@ -240,6 +240,7 @@ def test_notices_lead_to_the_page_of_a_task_where_that_is_set() -> None:
     assert settings.page == "https://w.example.org"
     target = TemporalTarget(profile=ClientConfigProfile(address="127.0.0.1:1"), ui_url=None)
     assert build_task_link(settings.page, target, "task-1") == "https://w.example.org/tasks/task-1"
+    assert build_task_link(settings.page, target, "schedule-1-weekly") == "https://w.example.org/schedules"
     assert build_task_link(None, target, "task-1") is None
 
 

@@ -1,11 +1,19 @@
 import pytest
 from inline_snapshot import snapshot
 
-from tests.support.notification_values import PENDING_APPROVAL, REQUEST_NOTICE, make_end_notice
+from tests.support.notification_values import AT, PENDING_APPROVAL, REQUEST_NOTICE, make_end_notice
 from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.deliverables import WorkCounts
 from waystation.kernel.amount import Amount
-from waystation.tasks.notifications import NotificationEvent, TaskNotification, build_webhook_fields, render_mrkdwn
+from waystation.tasks.notifications import (
+    NotificationEvent,
+    ScheduleEvent,
+    ScheduleNotification,
+    TaskNotification,
+    build_webhook_fields,
+    render_digest,
+    render_mrkdwn,
+)
 from waystation.tasks.reallocation import FREED_BUDGET_NOTE
 from waystation.tasks.task import TaskPhase
 
@@ -185,4 +193,42 @@ def test_a_notice_has_the_same_id_whenever_it_is_made_and_another_for_every_othe
 def test_the_summary_fits_the_temporal_ui() -> None:
     assert (REQUEST_NOTICE.summary, make_end_notice(TaskPhase.DONE).summary) == snapshot(
         ("task-0123456789abcdef: harbours-1 asked", "task-0123456789abcdef: done")
+    )
+
+
+def test_events_of_a_schedule_name_it_with_the_reason_and_the_next_step() -> None:
+    schedule_id, at = "schedule-43ec2d25925eefe6-board-pack", "2026-11-23T07:00:00Z"
+    failed = ScheduleNotification(
+        event=ScheduleEvent.RUN_FAILED,
+        schedule_id=schedule_id,
+        run_id=f"{schedule_id}-{at}",
+        at=AT,
+        reason="1 of the paths of its documents no longer exist (failure 1 in a row)",
+    )
+    told = [render_mrkdwn(failed.replace(event=event), "https://w.example.org/schedules") for event in ScheduleEvent]
+    because, page = failed.reason, " · <https://w.example.org/schedules|its page>"
+    assert told == [
+        f"*A run of the schedule `board-pack` failed.* {because}. Its state: `waystation schedule list`{page}",
+        "*A run of the schedule `board-pack` started no task, because the monthly budget is used up.* "
+        f"{because}.{page}",
+        f"*The schedule `board-pack` is paused, because its runs failed.* {because}. Continue with "
+        f"`waystation schedule resume board-pack`{page}",
+    ]
+    assert build_webhook_fields(failed, None) == {
+        "event": "schedule_run_failed",
+        "delivery_id": f"notice-{failed.run_id}-schedule_run_failed",
+        "schedule": "board-pack",
+        "at": "2026-11-21T12:00:00+00:00",
+        "reason": because,
+    }
+    assert render_digest([(failed, None), (REQUEST_NOTICE, None)], None) == snapshot(
+        (
+            "2 notices",
+            """\
+- schedule board-pack: run failed: “1 of the paths of its documents no longer exist (failure 1 in a row)”
+- task-0123456789abcdef: harbours-1 asked: “How is the bar ‹crossed› & when?”
+
+Answer with `waystation approvals`\
+""",
+        )
     )

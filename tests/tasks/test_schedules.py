@@ -9,6 +9,8 @@ from inline_snapshot import snapshot
 from pydantic import ValidationError
 
 from tests.support.task_states import NOON, REF, TASK_CONFIG
+from waystation.agents.action_approvals import TopUpPolicy, UnattendedPolicy
+from waystation.budgets.budget import BudgetMode
 from waystation.cli.main import run
 from waystation.cli.schedules import format_schedule
 from waystation.client.schedules import ScheduleDescription, build_schedule_json
@@ -118,9 +120,12 @@ def test_a_schedule_is_shown_with_its_times_its_limits_and_its_last_run() -> Non
     ran = SEEN.replace(next_run=NOON + timedelta(days=7), last_run=NOON, last="done, task-1", skipped=1, missed=2)
     tides = ProcedureSource(name="tides", text="---\nname: tides\n---\nTwice.", skill=True)
     with_tools = ASKED.replace(servers=(), procedures=(tides,))
+    raised = UnattendedPolicy(top_up=TopUpPolicy(amount=Amount(tokens=50_000), times=3))
+    decided = ASKED.replace(mode=BudgetMode.APPROVAL, ceiling=Limit(tokens=400_000), unattended=raised)
     shown = [
         ScheduleDescription(name="weekly", view=SEEN, definition=WISH.replace(request=with_tools)),
         ScheduleDescription(name="weekly", view=ran, definition=monthly),
+        ScheduleDescription(name="weekly", view=SEEN, definition=WISH.replace(request=decided)),
         ScheduleDescription(name="lost", view=ran.replace(paused=True, note="why", last="")),
     ]
     assert "\n".join(map(format_schedule, shown)) == snapshot("""\
@@ -135,13 +140,32 @@ weekly  0 7 * * 1 UTC  on
   /srv/fees; session S; 200,000 tokens for each run, 1,000,000 tokens a month
   next: 2026-11-28 13:00 CET; last: 2026-11-21 13:00 CET, done, task-1
   1 skipped during another run, 2 missed by more than --catch-up
+weekly  0 7 * * 1 UTC  on
+  What of the fees?
+  /srv/fees; session S; 200,000 tokens for each run
+  you are asked when it is spent
+  grants may raise the budget to 400,000 tokens
+  while no one answers: 50,000 tokens more, up to 3 times
+  next: -; last: -
 lost    paused (why)
   its question is no longer in the store: remove the schedule and add it again
   next: -; last: 2026-11-21 13:00 CET, result no longer known
   1 skipped during another run, 2 missed by more than --catch-up\
 """)
     assert list(build_schedule_json(shown[0]).model_dump()) == [
-        *("name", "question", "session", "documents", "servers", "procedures", "cron", "zone", "budget", "monthly"),
+        *(
+            "name",
+            "question",
+            "session",
+            "documents",
+            "servers",
+            "procedures",
+            "cron",
+            "zone",
+            "budget",
+            "mode",
+            "monthly",
+        ),
         *("paused", "note", "next_run", "last_run", "last", "running", "skipped", "missed"),
     ]
 
@@ -156,6 +180,11 @@ lost    paused (why)
         (("--budget", "10"), "--budget 10 is 10 tokens, too few"),
         (("--docs", "/nowhere"), "cannot use /nowhere: no such file"),
         (("--failures", "0"), "--failures"),
+        (("--answer-by", "07:00"), "--answer-by 07:00 is one time, but a schedule runs often: give how long"),
+        (("--then", "wait"), "give --answer-by, too"),
+        (("--top-up", "50k"), "--top-up takes an amount and how often"),
+        (("--ceiling", "much"), "--ceiling takes tokens"),
+        (("--mode", "later"), "--mode"),
         (("--servers", "a,,b"), "separate names with commas, like time,wiki; or `none` alone"),
         (("--skills", "/nowhere"), "neither the folder nor a folder in it has a SKILL.md"),
     ],

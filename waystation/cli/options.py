@@ -15,7 +15,7 @@ import typer
 
 from waystation.agents.action_approvals import TopUpPolicy, UnattendedPolicy
 from waystation.agents.deliverables import ReportLength
-from waystation.budgets.budget import MIN_BUDGET_MICRO_USD, MIN_BUDGET_TOKENS
+from waystation.budgets.budget import MIN_BUDGET_MICRO_USD, MIN_BUDGET_TOKENS, BudgetMode
 from waystation.kernel.amount import (
     MAX_AMOUNT,
     TOO_SMALL_GRANT,
@@ -88,6 +88,24 @@ ServersOption = Annotated[
         metavar="NAMES",
         help="MCP servers to use, like a,b. `default,c` adds c to the usual ones; `none` uses none.",
     ),
+]
+Deadline = Literal["partial", "wait"]
+"""What happens at a deadline."""
+CeilingOption = Annotated[
+    str | None,
+    typer.Option("--ceiling", metavar="AMOUNT", help="Maximum that grants may raise the budget to: 2M or '$5'."),
+]
+TopUpOption = Annotated[
+    str | None,
+    typer.Option("--top-up", metavar="AMOUNTxN", help="Grants approved in advance: 50kx3 or '$0.25x4'."),
+]
+ThenOption = Annotated[
+    Deadline | None,
+    typer.Option("--then", metavar="ACTION", help="At the deadline: partial (deliver what is done; default) or wait."),
+]
+ModeOption = Annotated[
+    BudgetMode | None,
+    typer.Option("--mode", metavar="MODE", help="When the budget is spent: approval (default), soft or hard."),
 ]
 RequestIdOption = Annotated[
     str | None,
@@ -235,10 +253,6 @@ def parse_span(text: str, name: str) -> timedelta:
     if span is None:
         raise BadInput(f"{name} takes minutes, hours or days, like 90m, 12h or 7d, not {sanitize_line(text)!r}")
     return timedelta(**{_UNITS[span["unit"]]: int(span["number"])})
-
-
-Deadline = Literal["partial", "wait"]
-"""What happens at a deadline."""
 
 
 def parse_unattended_options(

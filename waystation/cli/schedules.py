@@ -10,23 +10,37 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
+from waystation.agents.action_approvals import UnattendedPolicy
 from waystation.cli.console import print_json, print_message, print_text
 from waystation.cli.options import (
     AcceptOption,
     ByOption,
+    CeilingOption,
+    Deadline,
     InstructionsOption,
     JsonOption,
     LengthOption,
+    ModeOption,
     ProceduresOption,
     ServersOption,
     SkillsOption,
+    ThenOption,
+    TopUpOption,
     parse_budget,
     parse_limit,
     parse_span,
+    parse_unattended_options,
 )
 from waystation.cli.reading import load_documents_with_progress
 from waystation.cli.render import format_count
-from waystation.cli.submit import NO_SERVER, load_task_procedures, parse_server_names, read_instructions
+from waystation.cli.submit import (
+    NO_SERVER,
+    WHEN_SPENT,
+    format_unattended_policy,
+    load_task_procedures,
+    parse_server_names,
+    read_instructions,
+)
 from waystation.client import Client
 from waystation.client.schedules import (
     OWN_SESSION,
@@ -37,6 +51,7 @@ from waystation.client.schedules import (
 )
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit, format_limit
+from waystation.kernel.clock import local_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import extract_validation_faults
 from waystation.tasks.schedules import (
@@ -77,6 +92,13 @@ def add(
     budget: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="Budget of each run: 200k (tokens), '$2' or '200k+$2'.")
     ] = None,
+    mode: ModeOption = None,
+    ceiling: CeilingOption = None,
+    top_up: TopUpOption = None,
+    answer_by: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long each request waits for an answer: 12h or 7d.")
+    ] = None,
+    then: ThenOption = None,
     session: Annotated[
         str | None, typer.Option(metavar="NAME", help="Session of the tasks; default: a new one.")
     ] = None,
@@ -117,6 +139,9 @@ def add(
         request_id="schedule",
         session=session or OWN_SESSION,
         budget=parse_budget(budget, "--budget") if budget is not None else None,
+        mode=mode,
+        ceiling=parse_limit(ceiling, "--ceiling") if ceiling is not None else Limit(),
+        unattended=_parse_unattended(top_up, answer_by, then),
         accept=tuple(accept or ()),
         length=length,
         instructions=read_instructions(instructions) if instructions else "",
@@ -131,6 +156,18 @@ def add(
         "failures": failures,
     }
     _show([asyncio.run(_add(settings, _build_definition(given, request)))], as_json=as_json)
+
+
+def _parse_unattended(top_up: str | None, answer_by: str | None, then: Deadline | None) -> UnattendedPolicy:
+    """Parse what is decided in advance about the requests of each run. Raises BadInput."""
+    decided = parse_unattended_options(top_up, answer_by, then, local_now())
+    if decided.answer_by is not None:
+        # A time of day would be the next one only: it would have passed at every later run.
+        raise BadInput(
+            f"--answer-by {answer_by} is one time, but a schedule runs often: give how long each request "
+            "waits, like 12h or 7d"
+        )
+    return decided
 
 
 def _build_definition(given: Mapping[str, object], request: TaskRequest) -> ScheduleDefinition:
@@ -228,6 +265,12 @@ def _show(found: Sequence[ScheduleDescription], *, as_json: bool) -> None:
 
 def _format_extras(request: TaskRequest) -> Iterator[str]:
     """Yield what a run has besides its documents, if it was set explicitly."""
+    if request.mode is not None:
+        yield f"  {WHEN_SPENT[request.mode]}"
+    if not request.ceiling.is_unlimited:
+        yield f"  grants may raise the budget to {format_limit(request.ceiling)}"
+    if request.unattended != UnattendedPolicy():
+        yield f"  while no one answers: {format_unattended_policy(request.unattended)}"
     if request.servers is not None:
         yield f"  tool servers: {', '.join(request.servers) or NO_SERVER}"
     if request.procedures:

@@ -371,7 +371,7 @@ def diff(
     after: Annotated[str, typer.Argument(metavar="TASK", help="Id of the later task.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Compare the reports of two tasks: claims that are new, missing or reworded, with their citations."""
+    """Compare the reports of two tasks: claims that are new, gone or changed, with their citations."""
     found = asyncio.run(_diff(before, after))
     if as_json:
         print_json(found)
@@ -386,12 +386,12 @@ async def _diff(before: str, after: str) -> ReportChanges:
 
 
 def format_report_changes(found: ReportChanges) -> str:
-    """Format the changes by kind, one claim per line; both versions if it was reworded."""
+    """Format the changes by kind, one claim per line; both versions if it has changed."""
     parts = [
         _claim_list("New", [f"+ {render_claim_with_citations(claim)}" for claim in found.new]),
-        _claim_list("Missing", [f"- {render_claim_with_citations(claim)}" for claim in found.gone]),
+        _claim_list("Gone", [f"- {render_claim_with_citations(claim)}" for claim in found.gone]),
         _claim_list(
-            "Reworded",
+            "Changed",
             [
                 f"- {render_claim_with_citations(pair.before)}\n+ {render_claim_with_citations(pair.after)}"
                 for pair in found.changed

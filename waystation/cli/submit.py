@@ -15,15 +15,18 @@ from waystation.cli.console import print_message
 from waystation.cli.follow import print_submission, warn_if_unattended, watch_and_print_result
 from waystation.cli.options import (
     AcceptOption,
-    Deadline,
+    CeilingOption,
     DetachOption,
     InstructionsOption,
     JsonOption,
     LengthOption,
+    ModeOption,
     ProceduresOption,
     RequestIdOption,
     ServersOption,
     SkillsOption,
+    ThenOption,
+    TopUpOption,
     parse_budget,
     parse_limit,
     parse_tokens,
@@ -78,29 +81,19 @@ def submit(
     agent_budget: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="Maximum budget that an agent starts with: 100k or '$0.30'.")
     ] = None,
-    ceiling: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="Maximum that grants may raise the budget to: 2M or '$5'.")
-    ] = None,
-    top_up: Annotated[
-        str | None, typer.Option(metavar="AMOUNTxN", help="Grants approved in advance: 50kx3 or '$0.25x4'.")
-    ] = None,
+    ceiling: CeilingOption = None,
+    top_up: TopUpOption = None,
     answer_by: Annotated[
         str | None, typer.Option(metavar="TIME", help="Deadline for your answers: 07:00, or 12h after each request.")
     ] = None,
-    then: Annotated[
-        Deadline | None,
-        typer.Option(metavar="ACTION", help="At the deadline: partial (deliver what is done; default) or wait."),
-    ] = None,
+    then: ThenOption = None,
     preset: Annotated[
         Preset | None,
         typer.Option(
             metavar="NAME", help="Defaults for a kind of work: qa, debugging, long or web. Options override them."
         ),
     ] = None,
-    mode: Annotated[
-        BudgetMode | None,
-        typer.Option(metavar="MODE", help="When the budget is spent: approval (default), soft or hard."),
-    ] = None,
+    mode: ModeOption = None,
     window: Annotated[
         str | None, typer.Option(metavar="TOKENS", help="Context window of each agent, like 50k.")
     ] = None,
@@ -271,7 +264,7 @@ def print_task_summary(settings: Settings, row: TaskRow, documents: int) -> None
             f"{_by(chosen, 'web_limits')}"
         )
     if request.unattended != UnattendedPolicy():
-        print_message(f"While no one answers: {_in_advance(request.unattended)}")
+        print_message(f"While no one answers: {format_unattended_policy(request.unattended)}")
     if config.offline:
         here = settings.server is None and settings.anthropic_api_key is None
         step = ". Set ANTHROPIC_API_KEY to use Claude" if here else ""
@@ -374,7 +367,8 @@ def _kept(agent: AgentConfig) -> str:
             return f"the first and the last {LAST if agent.keep_last is None else agent.keep_last} stay"
 
 
-def _in_advance(decided: UnattendedPolicy) -> str:
+def format_unattended_policy(decided: UnattendedPolicy) -> str:
+    """Format what was decided in advance about requests that no one answers."""
     parts: list[str] = []
     if decided.top_up is not None:
         parts.append(f"{format_amount(decided.top_up.amount)} more, up to {format_count(decided.top_up.times, 'time')}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import cast
 
+from waystation.budgets.budget import BudgetMode
 from waystation.client.store_queries import require_same_tenant
 from waystation.client.submission import prepare_task_row
 from waystation.config.settings import Settings
@@ -136,6 +137,8 @@ class ScheduleJson(Value):
     cron: str
     zone: str
     budget: str
+    mode: BudgetMode | None
+    """What happens when the budget is spent; None if the settings of the workers decide."""
     monthly: str
     paused: bool
     note: str
@@ -160,6 +163,7 @@ def build_schedule_json(schedule: ScheduleDescription) -> ScheduleJson:
         cron=definition.timing.cron if definition is not None else "",
         zone=definition.timing.zone if definition is not None else "",
         budget=format_run_budget(definition),
+        mode=definition.request.mode if definition is not None else None,
         monthly=format_limit(definition.monthly) if definition is not None else "",
         paused=view.paused,
         note=view.note,

@@ -28,7 +28,7 @@ from waystation.runtime.apprise_sender import AppriseMessage, build_apprise_serv
 from waystation.security.confined_process import CHILD_WORKING_DIRECTORY, build_child_environment, build_module_command
 from waystation.security.confinement import ResourceLimits
 from waystation.tasks import notifications
-from waystation.tasks.notifications import TaskNotification
+from waystation.tasks.notifications import Notification
 
 
 class SecretUrlClient:
@@ -128,7 +128,7 @@ class WebhookNotifier:
         """Name for messages, without the secret."""
         return f"the webhook at {self._address.host}"
 
-    async def send(self, notice: TaskNotification, link: str | None) -> None:
+    async def send(self, notice: Notification, link: str | None) -> None:
         """Post once; see `Notifier`."""
         try:
             async with self._address.post(json.dumps(_body(notice, link))) as response:
@@ -154,7 +154,7 @@ class WebhookNotifier:
         raise WebhookRejectedError(f"{self.name} answered {status} ({cause}): check WAYSTATION_WEBHOOK")
 
 
-def _body(notice: TaskNotification, link: str | None) -> dict[str, JsonValue]:
+def _body(notice: Notification, link: str | None) -> dict[str, JsonValue]:
     """Build the body. Slack may refuse a message with unknown fields; `metadata` may have any."""
     return {
         "text": notifications.render_mrkdwn(notice, link),
@@ -218,7 +218,7 @@ class _MessageBatch:
     """Notifications that are sent in one message."""
 
     def __init__(self) -> None:
-        self.notices: dict[str, tuple[TaskNotification, str | None]] = {}
+        self.notices: dict[str, tuple[Notification, str | None]] = {}
         """Notifications by delivery id, each with the address of its task's page."""
         self.sending: asyncio.Task[bool] | None = None
         """The result says whether it was accepted."""
@@ -275,7 +275,7 @@ class AppriseNotifier:
         self._batches: dict[str, _MessageBatch] = {}
         """Batch of each notification whose outcome no attempt has received yet."""
 
-    async def send(self, notice: TaskNotification, link: str | None) -> None:
+    async def send(self, notice: Notification, link: str | None) -> None:
         """Send the notification together with others that arrive meanwhile; see `Notifier`.
 
         The service does not say which failures are final.
@@ -300,7 +300,7 @@ class AppriseNotifier:
         self._batches.pop(delivery_id, None)
         return taken
 
-    def _join(self, notice: TaskNotification, link: str | None) -> None:
+    def _join(self, notice: Notification, link: str | None) -> None:
         together = self._batches[notice.delivery_id] = self._together
         together.notices[notice.delivery_id] = notice, link
         if together.sending is None:

@@ -1,4 +1,4 @@
-"""Notifications of people about a task: in words for chats, and in fields for programs."""
+"""Notifications of people about a task or a schedule: in words for chats, and in fields for programs."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from waystation.agents.agent_run import format_unanswered_call
 from waystation.kernel.amount import Amount, Limit, format_amount, format_used_amount
-from waystation.kernel.temporal_names import make_notification_id_prefix
+from waystation.kernel.temporal_names import SCHEDULE_ID_PREFIX, make_notification_id_prefix
 from waystation.kernel.value import Value
 from waystation.security.untrusted import neutralize_markdown, strip_invisible_characters
 from waystation.tasks.approvals import describe_plan_request
@@ -57,6 +57,11 @@ class TaskNotification(Value):
     """Why the task failed."""
 
     @property
+    def workflow_id(self) -> str:
+        """ID of the workflow that it is about."""
+        return self.task_id
+
+    @property
     def event_name(self) -> str:
         """Event name for programs.
 
@@ -81,16 +86,73 @@ class TaskNotification(Value):
         return f"{self.task_id}: {self.request.request_id} {self.event.removeprefix('budget_')}"
 
 
-def render_mrkdwn(notice: TaskNotification, link: str | None) -> str:
+class ScheduleEvent(StrEnum):
+    """Kinds of notifications about a schedule. Its tasks send their own."""
+
+    RUN_FAILED = "schedule_run_failed"
+    """A run failed without a task that could report it: none started, or it was terminated."""
+    OVER_BUDGET = "schedule_over_budget"
+    """A run started no task, because the monthly budget is used up."""
+    PAUSED = "schedule_paused"
+    """The schedule has paused after failures in a row, of which the last one just happened."""
+
+
+class ScheduleNotification(Value):
+    """An event of a schedule. The server has all of it in plain text: no word of the question, no path."""
+
+    event: ScheduleEvent
+    schedule_id: str
+    run_id: str
+    """Workflow ID of the run."""
+    at: datetime
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """Name of the schedule; before it, its ID has the hash of the tenant."""
+        return self.schedule_id.removeprefix(SCHEDULE_ID_PREFIX).partition("-")[2]
+
+    @property
+    def workflow_id(self) -> str:
+        """ID of the workflow that it is about."""
+        return self.run_id
+
+    @property
+    def title(self) -> str:
+        """What a list shows besides the summary."""
+        return self.reason
+
+    @property
+    def request(self) -> None:
+        """No notification of a schedule is about a request."""
+        return
+
+    @property
+    def delivery_id(self) -> str:
+        """ID of the delivery: one for each run and event."""
+        return f"{make_notification_id_prefix(self.run_id)}{self.event}"
+
+    @property
+    def summary(self) -> str:
+        """A few plain words for a list."""
+        return f"schedule {self.name}: {self.event.removeprefix('schedule_').replace('_', ' ')}"
+
+
+Notification = TaskNotification | ScheduleNotification
+
+
+def render_mrkdwn(notice: Notification, link: str | None) -> str:
     """Render one or two sentences in Slack's mrkdwn: what happened, and what a person can do.
 
-    `link`: the task's page.
+    `link`: the page of the task or schedule.
     """
     page = "" if link is None else f" · <{sanitize_mrkdwn_line(link)}|its page>"
+    if isinstance(notice, ScheduleNotification):
+        return f"{_schedule_event(notice)}{page}"
     return f"{_event(notice)} {_next_step(notice)}{page}"
 
 
-def render_plain_text(notice: TaskNotification) -> str:
+def render_plain_text(notice: Notification) -> str:
     """Render the same without markup."""
     first, _, rest = render_mrkdwn(notice, None).removeprefix("*").partition("*")
     return neutralise_markup(unescape(first + rest))
@@ -104,7 +166,7 @@ def neutralise_markup(told: str) -> str:
 MAX_NOTIFICATIONS_PER_MESSAGE = 40
 
 
-def render_digest(told: Sequence[tuple[TaskNotification, str | None]], inbox: str | None) -> tuple[str, str]:
+def render_digest(told: Sequence[tuple[Notification, str | None]], inbox: str | None) -> tuple[str, str]:
     """Render title and text of one message about several notifications, one line each if there are many.
 
     Args:
@@ -121,8 +183,17 @@ def render_digest(told: Sequence[tuple[TaskNotification, str | None]], inbox: st
     return f"{len(told)} notices", "\n".join([*lines, *more, "", *(where or ["Answer with `waystation approvals`"])])
 
 
-def build_webhook_fields(notice: TaskNotification, link: str | None) -> dict[str, JsonValue]:
+def build_webhook_fields(notice: Notification, link: str | None) -> dict[str, JsonValue]:
     """Build the fields for programs: flat, without nulls, amounts in tokens and dollars, times in ISO 8601."""
+    if isinstance(notice, ScheduleNotification):
+        seen: dict[str, JsonValue] = {
+            "event": notice.event.value,
+            "delivery_id": notice.delivery_id,
+            "schedule": notice.name,
+            "at": notice.at.isoformat(),
+            "reason": strip_invisible_characters(notice.reason),
+        }
+        return seen | ({"link": link} if link is not None else {})
     told: dict[str, JsonValue] = {
         "event": notice.event_name,
         "delivery_id": notice.delivery_id,
@@ -158,6 +229,20 @@ def _no_code(words: str) -> str:
 
 def _units(name: str, amount: Amount) -> dict[str, JsonValue]:
     return {f"{name}_tokens": amount.tokens, f"{name}_usd": amount.micro_usd / 1_000_000}
+
+
+def _schedule_event(notice: ScheduleNotification) -> str:
+    which, reason = f"the schedule `{notice.name}`", sanitize_mrkdwn_line(notice.reason)
+    match notice.event:
+        case ScheduleEvent.RUN_FAILED:
+            return f"*A run of {which} failed.* {reason}. Its state: `waystation schedule list`"
+        case ScheduleEvent.OVER_BUDGET:
+            return f"*A run of {which} started no task, because the monthly budget is used up.* {reason}."
+        case ScheduleEvent.PAUSED:
+            return (
+                f"*{which[0].upper()}{which[1:]} is paused, because its runs failed.* {reason}. Continue with "
+                f"`waystation schedule resume {notice.name}`"
+            )
 
 
 def _event(notice: TaskNotification) -> str:

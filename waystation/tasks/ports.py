@@ -7,7 +7,7 @@ from typing import Protocol
 from waystation.context.transcript import Transcript
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.scopes import ReadScope
-from waystation.tasks.notifications import TaskNotification
+from waystation.tasks.notifications import Notification
 from waystation.tasks.progress import TaskCharges
 from waystation.tasks.schedules import MonthlyBudget, ScheduleDocuments
 from waystation.tasks.session import AdmissionRequest, SessionKey, StoredSession
@@ -147,6 +147,11 @@ class TaskIntake(Protocol):
         """Read the current documents at these paths; slow. Raises BadInput, which names none of them."""
         ...
 
+    @property
+    def sends_notifications(self) -> bool:
+        """Whether notifications are configured."""
+        ...
+
     async def build_row(self, request: TaskRequest) -> TaskRow:
         """Build the task to be stored. Raises BadInput for a configuration that cannot work."""
         ...
@@ -165,19 +170,19 @@ class TaskIntake(Protocol):
 
 
 class Notifier(Protocol):
-    """Notifies one addressee of a task's events."""
+    """Notifies one addressee of the events of tasks and schedules."""
 
     @property
     def name(self) -> str:
         """Name of the addressee: unique, the same on every worker, and without secrets."""
         ...
 
-    async def send(self, notice: TaskNotification, link: str | None) -> None:
+    async def send(self, notice: Notification, link: str | None) -> None:
         """Send the notification; it may be sent again if the answer is lost, with the same `delivery_id`.
 
         Args:
             notice: The notification.
-            link: The task's page.
+            link: The page of the task or schedule.
 
         Raises:
             WebhookUnavailable: Another attempt may help.

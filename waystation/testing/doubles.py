@@ -36,7 +36,7 @@ from waystation.privacy.policy import (
     get_redaction_level,
 )
 from waystation.security.untrusted import DEFAULT_SERVERS, UntrustedToolResult, UntrustedTools, UntrustedToolSpec
-from waystation.tasks.notifications import TaskNotification
+from waystation.tasks.notifications import Notification
 
 CHARACTERS_PER_TOKEN = 4
 SCRIPTED_USAGE = Usage(input=100, output=20)
@@ -320,12 +320,12 @@ class RecordingNotifier:
 
     def __init__(self) -> None:
         self.name = "the list"
-        self.sent: list[tuple[TaskNotification, str | None]] = []
+        self.sent: list[tuple[Notification, str | None]] = []
         """Every accepted notification, with its link."""
         self.failing = False
         """Set to True to make it unavailable."""
 
-    async def send(self, notice: TaskNotification, link: str | None) -> None:
+    async def send(self, notice: Notification, link: str | None) -> None:
         """See `Notifier`."""
         if self.failing:
             raise WebhookUnavailable("the notifier was told to fail")

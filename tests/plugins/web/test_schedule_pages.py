@@ -42,7 +42,9 @@ def fill_form(docs: Path, **more: str) -> Mapping[str, str]:
 
 async def test_a_schedule_is_added_from_the_page_and_shown_there(settings: Settings, docs: Path) -> None:
     async with open_stub_site(settings) as (asking, client):
-        sent = await asking.post("/schedules", data=fill_form(docs, budget="200k", monthly="1M", name="weekly"))
+        sent = await asking.post(
+            "/schedules", data=fill_form(docs, budget="200k", mode="soft", monthly="1M", name="weekly")
+        )
         page = await asking.get(sent.headers["location"].partition("#")[0])
         (listed,) = (await asking.get("/v1/schedules")).json()
         again = await asking.post("/schedules", data=fill_form(docs, name="weekly"))
@@ -51,9 +53,10 @@ async def test_a_schedule_is_added_from_the_page_and_shown_there(settings: Setti
     assert client.stub_schedules is not None
     (timing,) = client.stub_schedules.timings.values()
     assert (timing.cron, timing.zone) == ("30 7 * * 1", "Europe/Oslo")
-    assert {name: listed[name] for name in ("documents", "budget", "monthly", "paused")} == {
+    assert {name: listed[name] for name in ("documents", "budget", "mode", "monthly", "paused")} == {
         "documents": [str(docs)],
         "budget": "200,000 tokens",
+        "mode": "soft",
         "monthly": "1,000,000 tokens",
         "paused": False,
     }
@@ -72,6 +75,7 @@ async def test_a_schedule_is_added_from_the_page_and_shown_there(settings: Setti
         ("monthly", "$5", "in the same unit"),
         ("at", "25:00", "Give a time from 00:00 to 23:59"),
         ("cron", "each Monday", "cannot be used"),
+        ("mode", "later", "approval"),
         ("name", "Über", "lower-case letters, digits and hyphens"),
     ],
 )

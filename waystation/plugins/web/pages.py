@@ -515,6 +515,7 @@ async def _schedules(
         folders=list_schedule_folders(request),
         whens=SCHEDULE_DAYS,
         lengths=REPORT_LENGTHS,
+        modes=tuple(BudgetMode),
         terms=await get_default_task_config(client, get_principal(request).tenant),
     )
 
@@ -532,6 +533,7 @@ async def load_schedule_fields(client: Client, task_id: str) -> Mapping[str, str
         "question": asked.question,
         "session": asked.session,
         "budget": format_written_limit(asked.budget) if asked.budget else "",
+        "mode": asked.mode or "",
         "instructions": asked.instructions,
         "accept": "\n".join(asked.accept),
         "length": asked.length or "",
@@ -550,7 +552,7 @@ async def add_schedule_by_form(request: Request, client: TenantClient, principal
         every, at, cron = (_field(form, name) for name in ("every", "at", "cron"))
         with faults.collecting_errors_of("at"):
             cron = cron or build_cron(every, at)
-        optional = ("budget", "monthly", "session", "name", "length")
+        optional = ("budget", "mode", "monthly", "session", "name", "length")
         lines = {
             name: [line.strip() for line in _field(form, name).splitlines() if line.strip()]
             for name in ("paths", "accept")

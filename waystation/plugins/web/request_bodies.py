@@ -203,6 +203,9 @@ class NewSchedule(EagerValue):
     cron: str = Field(min_length=1, max_length=200, description="Times of the runs: `0 7 * * 1` for Mondays at 07:00.")
     zone: str = Field(default="UTC", min_length=1, max_length=100, description="Time zone, like Europe/Oslo.")
     budget: str | None = Field(default=None, max_length=60, description="Budget of each run; default: the setting.")
+    mode: BudgetMode | None = Field(
+        default=None, description="What happens when the budget of a run is spent; default: the setting of the workers."
+    )
     monthly: str | None = Field(
         default=None, max_length=60, description="Budget of all runs in a calendar month (UTC); default: no limit."
     )
@@ -586,6 +589,7 @@ async def add_schedule(
         request_id="schedule",
         session=new.session or OWN_SESSION,
         budget=parse_optional_limit(new.budget),
+        mode=new.mode,
         accept=new.accept,
         length=new.length,
         instructions=new.instructions,
