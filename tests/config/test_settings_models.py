@@ -116,7 +116,7 @@ def test_what_is_set_for_a_role_beats_what_is_set_for_all_also_by_asking_for_not
     efforts = [under.get_config(role).effort for role in ("research", "analysis", "writing")]
     assert efforts == ["high", None, "max"]
     assert {under.get_config(role).thinking for role in ("research", "analysis", "writing")} == {"adaptive"}
-    assert (under.default.max_output, under.get_config("writing").max_output) == (16_000, 32_000)
+    assert (under.default.max_output, under.get_config("writing").max_output) == (32_000, 32_000)
 
 
 def test_tokens_for_thinking_come_on_top_of_the_reply_and_are_in_its_floor() -> None:

@@ -207,7 +207,7 @@ class PlanReviser:
         return "\n".join(parts)
 
 
-def render_step_results(there: TaskDeliverables, ended: Collection[str]) -> list[SafeMarkup]:
+def render_step_results(there: TaskDeliverables, ended: Collection[str] = ()) -> list[SafeMarkup]:
     """Render what each step has submitted, in its tag: claims with citations, then what remained open.
 
     A step that has submitted nothing is shown only if its id is among `ended`: the others have not searched yet.
