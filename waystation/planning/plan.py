@@ -49,7 +49,7 @@ class Step(Value):
     id: Identifier = Field(description="Lower-case letters, digits and hyphens, such as research-1.")
     role: Role = Field(description="What the step does.")
     title: str = Field(description="At most six words in the language of the question, without names of persons.")
-    goal: str = Field(default="", description="As your instructions say.")
+    goal: str = Field(default="", description="What its agent is to do, as your instructions say.")
     needs: tuple[Identifier, ...] = Field(
         default=(), description="Ids of the steps whose results it needs and is shown."
     )
