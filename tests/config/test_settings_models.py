@@ -124,7 +124,7 @@ def test_tokens_for_thinking_come_on_top_of_the_reply_and_are_in_its_floor() -> 
     assert (agent.thinking, agent.max_output, agent.min_reply_tokens) == (16_000, 48_000, 20_000)
     roomy: dict[str, object] = {"agent_budget": {"tokens": 1_000_000}, "budget": {"tokens": 9_000_000}}
     large = terms(roomy, agent_model=COUNTING, thinking=32_000).default
-    assert (large.window, large.max_output) == (200_000 - 52_000 - 20_000, 48_000)
+    assert (large.window, large.max_output) == (200_000 - 52_000 - 20_000, 64_000)
 
 
 def test_the_offline_model_is_asked_for_neither() -> None:
