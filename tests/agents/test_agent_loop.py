@@ -94,8 +94,8 @@ async def test_what_the_model_is_sent(env: AgentEnvironment) -> None:
     assert first.tools == second.tools
     assert (first.max_output, first.require_tool) == (4_000, None)
     assert find_status_texts(second.messages) == [
-        "<status>budget left 100,000 tokens (more is asked for when it is spent)</status>",
-        "<status>budget left 80,000 tokens (more is asked for when it is spent)</status>",
+        "<status>budget left 100,000 tokens (when it is spent, the system asks a person for more)</status>",
+        "<status>budget left 80,000 tokens (when it is spent, the system asks a person for more)</status>",
     ]
     assert second.messages[: len(first.messages)] == first.messages
     assert [message.id for message in second.messages] == ["m1", "s1", "m2", "m3", "s2"]
@@ -108,7 +108,7 @@ async def test_a_status_is_sent_again_as_it_was_until_there_is_another_one_to_sa
     )
     await env.run_leg(model)
     assert find_status_texts(model.requests[-1].messages) == [
-        "<status>budget left 80,000 tokens (more is asked for when it is spent)</status>",
+        "<status>budget left 80,000 tokens (when it is spent, the system asks a person for more)</status>",
     ]
     for earlier, later in pairwise(model.requests):
         assert later.messages[: len(earlier.messages)] == earlier.messages

@@ -16,15 +16,15 @@ from tests.support.agent_environment import (
 from tests.support.prices import PRICES
 from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.call_ledger import MAX_UNANSWERED_CALLS
-from waystation.agents.planner import PlanningResult
+from waystation.agents.planner import SUBMIT_PLAN, PlanningResult
 from waystation.agents.structured_caller import (
-    MAX_DEEP_THINKING_REPLY_TOKENS,
     MAX_REPLY_TOKENS,
     MAX_THINKING_REPLY_TOKENS,
+    MIN_THINKING_REPLY_TOKENS,
     CallOptions,
 )
 from waystation.context.message_rules import find_violations
-from waystation.context.transcript import Text
+from waystation.context.transcript import Block, Text, Thinking
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import (
     BrokenEndpointError,
@@ -34,8 +34,9 @@ from waystation.kernel.errors import (
     SpendingLimitReached,
 )
 from waystation.models.ports import ModelResponse, StopReason
-from waystation.planning.plan import Plan, build_standard_plan
+from waystation.planning.plan import Plan, Step, build_standard_plan
 from waystation.privacy.policy import TextDestination
+from waystation.reports.reviewers import REVISE_PLAN
 from waystation.testing.doubles import PlainRedactor, ScriptedModel, make_scripted_response
 
 RUN_ID = f"{TASK}/plan"
@@ -227,8 +228,8 @@ async def test_planning_ends_with_the_cause_where_call_after_call_brings_no_repl
     cut = ModelUnavailable("cut", possibly_billed=True)
     for _ in range(MAX_UNANSWERED_CALLS - 1):
         with pytest.raises(ModelUnavailable):
-            await made(unplanned, ScriptedModel([cut]), limit=70_000)
-    plan = await made(unplanned, ScriptedModel([cut]), limit=70_000)
+            await made(unplanned, ScriptedModel([cut]), limit=250_000)
+    plan = await made(unplanned, ScriptedModel([cut]), limit=250_000)
     assert plan.plan == build_standard_plan("").without_goals()
     assert "the last one: cut" in plan.notes[0]
 
@@ -268,4 +269,40 @@ async def test_at_the_highest_efforts_a_plan_has_room_for_the_longest_thinking(u
     await unplanned.planner.create_plan(
         unplanned.ref, CallOptions("claude-sonnet-5-5", Limit(tokens=60_000), PRICES, "xhigh")
     )
-    assert (model.requests[0].max_output, model.requests[0].effort) == (MAX_DEEP_THINKING_REPLY_TOKENS, "xhigh")
+    assert (model.requests[0].max_output, model.requests[0].effort) == (MAX_THINKING_REPLY_TOKENS, "xhigh")
+
+
+async def test_a_long_reply_is_shortened_to_what_planning_may_spend(unplanned: AgentEnvironment) -> None:
+    model = ScriptedModel([GOOD])
+    await made(unplanned, model, limit=20_000)
+    assert MIN_THINKING_REPLY_TOKENS < model.requests[0].max_output < MAX_THINKING_REPLY_TOKENS
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        (Thinking(thinking="Which steps", signature=""),),
+        (Thinking(thinking="Which steps", signature="s"), make_tool_use("submit_plan", "p1", steps=[])),
+    ],
+    ids=["while thinking", "in the call"],
+)
+async def test_a_reply_that_was_cut_is_not_sent_back_and_the_plan_is_asked_for_at_once(
+    unplanned: AgentEnvironment, blocks: tuple[Block, ...]
+) -> None:
+    model = ScriptedModel([make_scripted_response(*blocks, stop=StopReason.MAX_TOKENS), GOOD])
+    assert (await made(unplanned, model)).plan == PLAN.without_goals()
+    *_, cut, told = model.requests[1].messages
+    assert "was cut here" in cut.text or "maximum length while thinking" in cut.text
+    assert not cut.tool_uses
+    assert "call submit_plan now, with what you have decided so far" in told.text
+    assert not find_violations(model.requests[1].messages)
+
+
+def test_a_model_must_give_each_step_a_goal_which_histories_leave_out() -> None:
+    for spec in (SUBMIT_PLAN, REVISE_PLAN):
+        match spec.input_schema:
+            case {"$defs": {"Step": {"required": list(required)}}}:
+                assert required == ["id", "role", "title", "goal"]
+            case _:
+                raise AssertionError(spec.name)
+    assert "goal" not in Step.model_json_schema()["required"]

@@ -51,7 +51,7 @@ def results(*contents: str, failed: bool = True) -> list[Message]:
 def test_a_reminder_says_budget_plan_siblings_and_failures() -> None:
     told = reminder().replace(failures=(ToolFailure(tool="read_document", reason="There is no such document."),))
     assert told.text(20_000) == snapshot("""\
-<status>budget left 9,000 tokens (more is asked for when it is spent)
+<status>budget left 9,000 tokens (when it is spent, the system asks a person for more)
 <plan>research-1 delegating, writing waiting</plan>
 <siblings>research-1.2 done</siblings>
 <failed>read_document: There is no such document.</failed></status>\
@@ -79,7 +79,10 @@ def test_in_a_small_window_the_budget_is_left() -> None:
     many = reminder().replace(
         teammates=tuple(TeammateState(id=f"research-{number}", state="waiting") for number in range(90))
     )
-    assert many.text(2_000) == "<status>budget left 9,000 tokens (more is asked for when it is spent)</status>"
+    assert (
+        many.text(2_000)
+        == "<status>budget left 9,000 tokens (when it is spent, the system asks a person for more)</status>"
+    )
 
 
 def test_the_widest_reminder_is_no_shorter_than_that_of_any_budget() -> None:
@@ -143,7 +146,7 @@ def test_an_agent_for_whom_no_more_is_asked_reads_at_how_much_it_must_submit() -
         "<status>budget left 9,000 tokens; submit before less than 5,000 tokens are left</status>"
     )
     assert told.replace(final=False).text(20_000) == (
-        "<status>budget left 9,000 tokens (more is asked for when it is spent)</status>"
+        "<status>budget left 9,000 tokens (when it is spent, the system asks a person for more)</status>"
     )
 
 

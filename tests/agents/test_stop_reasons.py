@@ -13,10 +13,10 @@ from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.strict_server import Body, StrictServer
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.leg import AgentFinished, ContextFull, LegOutcome, LegRequest
-from waystation.agents.stop_reasons import NEXT_STEPS
+from waystation.agents.stop_reasons import NEXT_STEPS, build_kept_blocks, was_cut
 from waystation.agents.tools.toolbox import ARGUMENTS_UNPARSED
 from waystation.context.compaction import CompactionStatus
-from waystation.context.transcript import Charge, Text, Thinking, ToolUse, build_unparsed_arguments
+from waystation.context.transcript import Charge, Message, Text, Thinking, ToolUse, build_unparsed_arguments
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelUnavailable
 from waystation.models.anthropic.model import create_anthropic_model
@@ -111,6 +111,24 @@ async def test_a_reply_that_was_cut_while_thinking_is_told_so(env: AgentEnvironm
     server = StrictServer(from_script([cut, submit()]))
     assert isinstance(await run_leg(env, connect(server)), AgentFinished)
     assert "maximum length while thinking" in str(server.bodies[1]["messages"])
+
+
+@pytest.mark.parametrize(
+    ("tool", "how"),
+    [
+        ("submit_findings", "Submit again, all of it in one call, but shorter"),
+        ("submit_analysis", "Submit again, all of it in one call, but shorter"),
+        ("write_section", "Write shorter sections, one in a reply."),
+        ("take_note", "Make it again, shorter, and alone in a reply."),
+    ],
+)
+def test_a_call_that_was_cut_is_replaced_by_how_to_repeat_it(tool: str, how: str) -> None:
+    cut = make_scripted_response(make_tool_use(tool, "c1"), stop=StopReason.MAX_TOKENS)
+    (kept,) = build_kept_blocks(cut)
+    assert isinstance(kept, Text)
+    assert how in kept.text
+    assert was_cut(Message(id="m1", role="assistant", blocks=(kept,)))
+    assert not was_cut(Message(id="m1", role="assistant", blocks=(Text(text="Done."),)))
 
 
 async def test_a_reason_that_is_new_is_noted(env: AgentEnvironment) -> None:

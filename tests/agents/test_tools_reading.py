@@ -285,6 +285,18 @@ async def test_a_search_takes_several_queries_and_shows_the_best_of_each_first(b
     assert re.findall(r"^\[(.+):1-1\]$", found, re.MULTILINE) == ["1.md", "2.md", "3.md"]
 
 
+@pytest.mark.parametrize(("queries", "passages"), [(1, 10), (2, 10), (4, 20)])
+async def test_a_search_returns_five_passages_a_query_and_at_least_ten(
+    bare_env: AgentEnvironment, queries: int, passages: int
+) -> None:
+    words = ("pier", "sand", "buoy", "tide")
+    texts = {f"{word}-{number}.md": f"The {word} {number}." for word in words for number in range(12)}
+    await bare_env.open_task([SourceDocument(name=name, text=text) for name, text in texts.items()])
+    first, *more = words[:queries]
+    found = await bare_env.call_tool(make_tool_use("search_documents", query=first, more_queries=more))
+    assert len(re.findall(r"^\[.+:1-1\]$", found, re.MULTILINE)) == passages
+
+
 async def test_a_search_can_keep_to_one_document(bare_env: AgentEnvironment) -> None:
     await bare_env.open_task([SourceDocument(name=f"{n}.md", text=f"The pier {n} fell.") for n in range(3)])
     found = await bare_env.call_tool(make_tool_use("search_documents", query="pier", document="1.md"))

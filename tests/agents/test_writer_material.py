@@ -143,7 +143,7 @@ Do the writing.
 - step analysis (The analysis): 1 conclusion
 </needs>
 <length>
-By its material: about 300 words for 2 findings; fewer if little of it matters.
+By its material: at most about 300 words for 2 findings, not counting tables; fewer if little of it matters.
 </length>
 </task>\
 """)

@@ -64,7 +64,9 @@ def test_a_context_is_full_at_three_quarters_and_is_compacted_to_half_of_that() 
     assert (agent.trigger, agent.target) == (30_000, 15_000)
 
 
-@pytest.mark.parametrize(("window", "max_output"), [(100_000, 16_000), (12_000, 3_000), (8_000, 2_000)])
+@pytest.mark.parametrize(
+    ("window", "max_output"), [(160_000, 32_000), (100_000, 25_000), (12_000, 3_000), (8_000, 2_000)]
+)
 def test_a_reply_is_at_most_a_quarter_of_the_window(window: int, max_output: int) -> None:
     assert (
         terms_of(asked(window=window, agent_budget=400_000), Settings(anthropic_api_key=WITH_KEY)).default.max_output
@@ -272,9 +274,9 @@ def test_what_a_budget_in_dollars_buys_is_told_and_how_tokens_of_several_models_
     )
 
 
-def test_replies_worth_a_call_have_four_thousand_tokens_and_the_writer_has_twice_the_room() -> None:
+def test_replies_worth_a_call_have_four_thousand_tokens_and_every_role_has_room_for_thinking() -> None:
     settings = Settings(anthropic_api_key=WITH_KEY)
     terms = terms_of(TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000)), settings)
     assert {terms.get_config(role).min_reply_tokens for role in ("research", "analysis", "writing")} == {4_000}
-    assert (terms.get_config("research").max_output, terms.get_config("writing").max_output) == (16_000, 32_000)
+    assert {terms.get_config(role).max_output for role in ("research", "analysis", "writing")} == {32_000}
     assert terms.minimum_reserves == {"analysis": Amount(tokens=25_000), "writing": Amount(tokens=90_000)}

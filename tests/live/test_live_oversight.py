@@ -75,7 +75,7 @@ async def test_a_step_that_a_revision_adds_is_done_before_what_needs_it(
     assert [line.calls for line in bill.lines if (line.agent, line.kind) == ("revision-1", "plan")] == [1]
     opening = crew.asked[0].messages[0].text
     assert '<found step="harbours" title="Harbours">' in opening
-    assert "- weigh (analysis, not begun needs harbours, tides) Weigh: Weigh both." in opening
+    assert "- weigh (analysis, not begun; needs harbours, tides) Weigh: Weigh both." in opening
 
 
 ASKING = with_oversight(reviews=0).replace(revision_percent=5)

@@ -26,6 +26,17 @@ def test_a_new_step_stands_before_those_that_have_not_begun() -> None:
     assert diff_plans(PLAN, after) == PlanDiff(added=("fog",), dropped=(), changed=("analysis",))
 
 
+def test_the_analysis_waits_for_new_research_that_no_step_needs() -> None:
+    after = apply_plan_change(PLAN, PlanChange(add=(FOG,)), BEGUN)
+    assert after == apply_plan_change(PLAN, PlanChange(add=(FOG,), change=(USED,)), BEGUN)
+    ice = FOG.replace(id="ice", needs=("fog",))
+    chained = apply_plan_change(PLAN, PlanChange(add=(FOG, ice)), BEGUN)
+    assert chained.get_step("analysis").needs == ("research-1", "research-2", "ice")
+    late = apply_plan_change(PLAN, PlanChange(add=(FOG,)), BEGUN | {"analysis"})
+    assert late.get_step("writing").needs == ("analysis", "fog")
+    assert [find_plan_errors(plan) for plan in (after, chained, late)] == [()] * 3
+
+
 def test_nobody_needs_a_step_that_is_dropped() -> None:
     waiting = PLAN.get_step("writing").replace(needs=("analysis", "late"))
     late = Step(id="late", role="analysis", title="Late", goal="Weigh.", needs=("research-1",))
@@ -45,7 +56,10 @@ def test_nobody_needs_a_step_that_is_dropped() -> None:
         ),
         (PlanChange(drop=("nobody",)), "there is no step 'nobody' to drop or change"),
         (PlanChange(add=(FOG, FOG), change=(USED,)), "there is budget for 1 new steps, but the change adds 2"),
-        (PlanChange(add=(FOG,)), "step 'fog' is not needed by a later step, so nothing would wait for it"),
+        (
+            PlanChange(add=(FOG.replace(role="analysis"),)),
+            "step 'fog' is not needed by a later step, so nothing would wait for it",
+        ),
         (PlanChange(drop=("writing",)), "the last step, and only the last one, must have the role writing"),
         (PlanChange(add=(FOG.replace(id="review-1"),)), "step id 'review-1' must be at most 40 lower-case letters"),
         (PlanChange(add=(FOG.replace(id="analysis"),)), "step id 'analysis' is used more than once"),

@@ -65,7 +65,10 @@ async def test_it_sees_plan_findings_and_what_stayed_open_and_its_change_is_a_ne
     (told,) = model.requests[0].messages
     for part in ("- open: How deep?", "- contradiction: 1811 and 1820", "- gap: depths", "- (10 more findings)"):
         assert part in told.text
-    assert "- analysis (analysis, not begun needs research-1, research-2) The analysis: Do the analysis." in told.text
+    assert "- analysis (analysis, not begun; needs research-1, research-2) The analysis: Do the analysis." in told.text
+    assert "- research-1 (research, done) " in told.text
+    assert '<found step="research-2" title="The research-2">\n- nothing\n</found>' in told.text
+    assert '<found step="writing"' not in told.text, "it has not begun, so it has not searched in vain"
     assert SECRET not in told.text
     assert (revised.revision.version, revised.revision.added, revised.revision.changed) == (2, ("fog",), ("analysis",))
     first, second = await env.store.list_plan_versions(TASK, SYSTEM_SCOPE)
@@ -76,6 +79,11 @@ async def test_it_sees_plan_findings_and_what_stayed_open_and_its_change_is_a_ne
         f"Fog of {NAME_PLACEHOLDER}",
     )
     assert await env.store.get_newest_plan(TASK, SYSTEM_SCOPE) == second.plan
+
+
+async def test_a_new_step_needs_no_change_of_the_analysis(env: AgentEnvironment) -> None:
+    revised = await made(env, ScriptedModel([revision(add=[FOG])]))
+    assert (revised.revision.added, revised.revision.changed) == (("fog",), ("analysis",))
 
 
 async def test_titles_and_reason_call_a_document_that_is_named_after_a_person_without_the_name(

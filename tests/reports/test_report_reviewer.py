@@ -8,10 +8,12 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.errors import RedactionFailed
 from waystation.models.ports import ModelResponse
 from waystation.privacy.policy import TextDestination
-from waystation.reports.report import FaultList
+from waystation.reports.report import MAX_FAULT_CHARACTERS, FaultList
 from waystation.reports.reviewers import (
     MAX_CITED_CHARACTERS,
     MAX_CITED_CLAIMS,
+    MAX_FAULTS,
+    MAX_JUDGED_FAULTS,
     ReportReviewer,
     render_cited_claims,
 )
@@ -64,7 +66,12 @@ async def test_the_writer_hears_of_what_code_and_model_found_and_the_store_keeps
     assert "- citation: [harbour.md:2-9]: the document has 2 lines\n- unsupported: None of the 1 findings" in text
     assert text.endswith(f"- unsupported: Nobody found what {SECRET_PLACEHOLDER} says.</platform>")
     opening = model.requests[0].messages[0].text
-    assert "the document has 2 lines\n- unsupported: None of the 1 findings is cited.\n1 of 1 findings" in opening
+    assert (
+        "the document has 2 lines\n- unsupported: None of the 1 findings is cited.\n1 of 1 findings are cited"
+        in opening
+    )
+    assert "<length>\nBy its material: at most about 300 words for 1 finding" in opening
+    assert '<found step="research-2" title="The research-2">\n- nothing\n</found>' in opening
     assert SECRET not in opening
     kept = FaultList.model_validate_json(await drafted.store.get_text(str(made.review.faults_hash), SYSTEM_SCOPE))
     assert [fault.kind for fault in kept.faults] == ["citation", "unsupported", "unsupported"]
@@ -78,6 +85,25 @@ async def test_a_sentence_with_a_figure_that_its_lines_lack_is_a_fault_of_the_dr
     await reviewed(env, ScriptedModel([judged()]))
     (text,) = await told(env)
     assert '- unsupported: "1812" is not in line 1 of harbour.md' in text
+
+
+async def test_a_fault_that_is_too_long_is_cut_and_does_not_cost_the_review(drafted: AgentEnvironment) -> None:
+    long = {"kind": "unsupported", "text": f"{'x' * (MAX_FAULT_CHARACTERS - 6)} {SECRET} " * 2}
+    made = await reviewed(drafted, ScriptedModel([judged(long)]))
+    assert (made.review.faults, made.notes) == (2, ())
+    kept = FaultList.model_validate_json(await drafted.store.get_text(str(made.review.faults_hash), SYSTEM_SCOPE))
+    assert kept.faults[-1].text == f"{'x' * (MAX_FAULT_CHARACTERS - 6)} …", "no placeholder is cut in two"
+
+
+async def test_faults_of_code_do_not_crowd_out_those_of_the_model(drafted: AgentEnvironment) -> None:
+    summary = " ".join(f"Fact {number} [harbour.md:{number}-{number}]." for number in range(11, 51))
+    await drafted.store.commit_deliverable(
+        (await drafted.make_tool_context("writing")).fence, TASK, DRAFT.replace(summary=summary)
+    )
+    made = await reviewed(drafted, ScriptedModel([judged(*[{"kind": "form", "text": str(n)} for n in range(30)])]))
+    kept = FaultList.model_validate_json(await drafted.store.get_text(str(made.review.faults_hash), SYSTEM_SCOPE))
+    kinds = [fault.kind for fault in kept.faults]
+    assert (len(kinds), kinds.count("form")) == (MAX_FAULTS, MAX_JUDGED_FAULTS)
 
 
 async def test_a_retry_asks_nothing_and_tells_nothing_twice(drafted: AgentEnvironment) -> None:

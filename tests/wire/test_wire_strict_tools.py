@@ -7,12 +7,14 @@ from pydantic import JsonValue
 
 from tests.support.agent_environment import AgentEnvironment
 from tests.support.strict_server import Body, StrictServer, find_refusal
+from waystation.agents.planner import SUBMIT_PLAN
 from waystation.context.transcript import Text, build_user_message
 from waystation.kernel.roles import list_step_roles
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.anthropic.wire import build_request_parameters, select_strict_tools
 from waystation.models.endpoints import PROVIDER_URL, ModelCapabilities, ModelEndpoint
 from waystation.models.ports import ModelRequest, ToolSpec
+from waystation.reports.reviewers import REVIEW_REPORT, REVISE_PLAN
 from waystation.testing.doubles import make_scripted_response
 
 NOTE: JsonValue = {
@@ -174,3 +176,13 @@ async def test_what_exceeds_the_limits_of_strict_tools_is_sent_without_strict_th
     (body,) = server.bodies
     tools = cast("list[dict[str, JsonValue]]", body["tools"])
     assert {str(one["name"]) for one in tools if not one.get("strict")} == loose
+
+
+@pytest.mark.parametrize("spec", [SUBMIT_PLAN, REVISE_PLAN, REVIEW_REPORT], ids=lambda spec: spec.name)
+async def test_the_one_answer_of_a_plan_a_revision_or_a_review_is_strict(spec: ToolSpec) -> None:
+    server = StrictServer(lambda _: make_scripted_response(Text(text="Fine.")))
+    model = create_anthropic_model("key", PROVIDER_URL, server.http_client(), endpoint=ModelEndpoint(url=PROVIDER_URL))
+    await model.complete(request(spec))
+    (body,) = server.bodies
+    assert [one["strict"] for one in cast("list[dict[str, JsonValue]]", body["tools"])] == [True]
+    assert server.refusals == []

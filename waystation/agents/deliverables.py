@@ -56,11 +56,11 @@ class Finding(Value):
     )
     quotations: tuple[Quotation, ...] = Field(default=(), description="The few that prove it.")
     citations: tuple[str, ...] = Field(default=(), description="Other places, [document:first-last].")
-    date: str = Field(default="", description="When it holds.")
+    date: str = Field(default="", description="When it holds: 2024-12-31, 2024-12 or 2024.")
     confidence: Confidence = Field(
         default=DEFAULT_CONFIDENCE,
         description="high: the original says it, or independent sources agree; medium: an inference, or one secondary "
-        "source; low: indirect, outdated or disputed.",
+        "source; low: indirect, outdated, or the side of a dispute that you do not trust.",
     )
 
     @property

@@ -1,6 +1,7 @@
 """Makes the plan of a task: the model's, repaired once by its errors, or else the standard plan."""
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,11 +68,26 @@ class PlanningResult(Value):
     notes: tuple[str, ...] = ()
 
 
+def build_plan_schema(model: type[ToolInput]) -> dict[str, JsonValue]:
+    """Return the schema of a tool whose arguments contain steps, with each step's goal required.
+
+    A `Step` without a goal is valid, because the workflow's history has no goals; a plan of a model is not.
+    """
+    schema = deepcopy(build_input_schema(model))
+    match schema:
+        case {"$defs": {"Step": {"required": list(required)}}}:
+            required.append("goal")
+        case _:
+            pass
+    return schema
+
+
 SUBMIT_PLAN = ToolSpec(
     name="submit_plan",
     description=f"Submits the plan: 3 to {MAX_STEPS} steps, each before those that need it. Code checks the plan. If "
     "it cannot be run, the result names every error, and you submit a corrected one.",
-    input_schema=build_input_schema(SubmitPlanInput),
+    input_schema=build_plan_schema(SubmitPlanInput),
+    strict=True,
 )
 PLANNING_NOTES = {
     NoAnswerReason.UNUSABLE: "The model's plan could not be run, even once corrected, so the standard plan is used.",

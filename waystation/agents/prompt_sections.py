@@ -219,7 +219,7 @@ def _row(layer: PromptSection, share: int, room: int, parts: Sequence[PromptCand
     )
 
 
-MORE_BUDGET_NOTE = "more is asked for when it is spent"
+MORE_BUDGET_NOTE = "when it is spent, the system asks a person for more"
 """Shown if a person will be asked for more budget: the agent then need not submit early."""
 MAX_TOKENS, MAX_MICRO_USD = 999_999_999_999, 999_999_999_999
 RECENT_RESULTS, MAX_SHOWN_FAILURES = 12, 3

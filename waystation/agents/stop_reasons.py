@@ -2,7 +2,7 @@
 
 - `end_turn`, `stop_sequence`, `tool_use`, `pause_turn`, unknown: its calls are run. Without one, the agent is asked to
   go on.
-- `max_tokens`: the same, without a call that was cut; the model is asked to send less.
+- `max_tokens`: the same, without a call that was cut; the model is told how to repeat it.
 - `model_context_window_exceeded`: the same, after a compaction.
 - `refusal`: the reply is left out of the conversation, and the turn is repeated once, by a fallback if there is one.
 
@@ -34,8 +34,20 @@ MAX_REFUSALS = 2
 NO_CATEGORY = "unspecified"
 """Category of a refusal for which the provider gives none."""
 EMPTY_REPLY = "(an empty reply)"
-CALL_WAS_CUT = "(A tool call was cut here: the reply was too long. Submit less at a time.)"
-THINKING_WAS_CUT = "(This reply reached its maximum length while thinking. Think about less at a time, and act sooner.)"
+CALL_WAS_CUT = "(A tool call was cut here: the reply was too long."
+"""Beginning of the text in place of a call that was cut; `_HOW_TO_REPEAT` says how to go on."""
+_ALL_AGAIN = (
+    "Submit again, all of it in one call, but shorter: the most important first, with fewer and shorter quotations and "
+    "details."
+)
+_HOW_TO_REPEAT: Mapping[str, str] = {
+    "submit_findings": _ALL_AGAIN,
+    "submit_analysis": _ALL_AGAIN,
+    "write_section": "Write shorter sections, one in a reply.",
+}
+"""By tool. A submission ends the run, so a part of it would lose the rest."""
+_REPEAT = "Make it again, shorter, and alone in a reply."
+THINKING_WAS_CUT = "(This reply reached its maximum length while thinking. Make the next call now, with what you have.)"
 DECLINED = "(The model declined to answer.)"
 
 
@@ -51,12 +63,19 @@ def build_kept_blocks(reply: ModelResponse) -> tuple[Block, ...]:
         case "repeat":
             return tuple(block for block in blocks if isinstance(block, Text)) or (Text(text=DECLINED),)
         case "shorten" | "compact" if blocks and isinstance(blocks[-1], ToolUse):
-            return *blocks[:-1], Text(text=CALL_WAS_CUT)
+            how = _HOW_TO_REPEAT.get(blocks[-1].name, _REPEAT)
+            return *blocks[:-1], Text(text=f"{CALL_WAS_CUT} {how})")
         case "shorten" if blocks and all(isinstance(block, Thinking | RedactedThinking) for block in blocks):
             # The signature of thinking comes at its end, and the provider takes none back without it.
             return (Text(text=THINKING_WAS_CUT),)
         case _:
             return blocks or (Text(text=EMPTY_REPLY),)
+
+
+def was_cut(message: Message) -> bool:
+    """Return whether the kept reply ends where a call or its thinking was cut."""
+    last = message.blocks[-1] if message.blocks else None
+    return isinstance(last, Text) and last.text.startswith((CALL_WAS_CUT, THINKING_WAS_CUT))
 
 
 def get_refusal_category(reply: ModelResponse) -> str:

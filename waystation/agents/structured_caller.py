@@ -10,22 +10,23 @@ from pydantic import JsonValue, ValidationError
 from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
 from waystation.agents.ports import RunRepository
 from waystation.agents.redaction import redact_reply
+from waystation.agents.stop_reasons import build_kept_blocks, was_cut
 from waystation.context.history import build_model_view
 from waystation.context.transcript import Fence, Message, Transcript, build_rejected_call_result, build_user_message
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BrokenEndpointError, ModelUnavailable, SpendingLimitReached
 from waystation.kernel.refs import RunRef
 from waystation.models.ports import CallKind, ModelRequest, ToolSpec
-from waystation.models.profiles import DEEP_EFFORTS, Effort, Price, get_model_profile
+from waystation.models.profiles import Effort, Price, get_model_profile
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
 
 MAX_REPLY_TOKENS, MIN_REPLY_TOKENS = 4_000, 512
 """Maximum and minimum tokens of an answer without thinking."""
-MAX_THINKING_REPLY_TOKENS, MIN_THINKING_REPLY_TOKENS = 10_000, 2_048
-"""The same for a model that always thinks, and so cannot be forced to call a tool."""
-MAX_DEEP_THINKING_REPLY_TOKENS = 20_000
-"""The maximum for such a model at the highest efforts."""
+MAX_THINKING_REPLY_TOKENS, MIN_THINKING_REPLY_TOKENS = 32_000, 2_048
+"""The same for a model that always thinks, and so cannot be forced to call a tool. Its thinking counts, too: a lower
+maximum would cut the answers to large requests, such as reviews of long reports.
+"""
 MAX_ANSWER_ATTEMPTS = 2
 
 _T = TypeVar("_T")
@@ -98,14 +99,12 @@ class _ReplyBounds(NamedTuple):
 def _compute_reply_bounds(means: CallOptions) -> _ReplyBounds:
     """Return how long a reply may and must be.
 
-    A forced call excludes thinking, so such models need less. A model that nobody knows is not known to think. With the
-    highest efforts a model thinks so long that the answer would be cut.
+    A forced call excludes thinking, so such models need less. A model that nobody knows is not known to think.
     """
     facts = get_model_profile(means.model)
     if facts.forces_tools or not facts.is_known:
         return _ReplyBounds(MAX_REPLY_TOKENS, MIN_REPLY_TOKENS)
-    longest = MAX_DEEP_THINKING_REPLY_TOKENS if means.effort in DEEP_EFFORTS else MAX_THINKING_REPLY_TOKENS
-    return _ReplyBounds(min(longest, facts.max_output), MIN_THINKING_REPLY_TOKENS)
+    return _ReplyBounds(min(MAX_THINKING_REPLY_TOKENS, facts.max_output), MIN_THINKING_REPLY_TOKENS)
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ class StructuredCaller:
             if failed.possibly_billed and isinstance(await self._fitted(request, fence, means), CallNotAffordable):
                 return NoAnswer(NoAnswerReason.NO_REPLY, str(failed))
             raise
-        blocks, _ = await redact_reply(reply.blocks, self.redactor, matter.run.tenant)
+        blocks, _ = await redact_reply(build_kept_blocks(reply), self.redactor, matter.run.tenant)
         message = transcript.build_reply(blocks, reply.called_model)
         await self.store.commit_reply(fence, transcript.version, message, charge)
         return transcript.with_message(message)
@@ -196,6 +195,10 @@ class StructuredCaller:
 
 def _read(matter: StructuredPrompt[_T], message: Message) -> _T:
     calls = [call for call in message.tool_uses if call.name == matter.tool.name]
+    if not calls and was_cut(message):
+        raise UnusableAnswerError(
+            f"it was cut at its maximum length: call {matter.tool.name} now, with what you have decided so far"
+        )
     if not calls:
         raise UnusableAnswerError(f"answer with one call of {matter.tool.name}")
     try:

@@ -182,7 +182,8 @@ def render_report_length(length: ReportLength | None, inputs: StepInputs) -> Saf
     words = min(MAX_WORDS_BY_MATERIAL, BASE_WORDS + WORDS_PER_FINDING * found) // 100 * 100
     return wrap_untrusted(
         "length",
-        f"By its material: about {words:,} words for {format_count(found, 'finding')}; fewer if little of it matters.",
+        f"By its material: at most about {words:,} words for {format_count(found, 'finding')}, not counting tables; "
+        "fewer if little of it matters.",
     )
 
 

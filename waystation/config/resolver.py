@@ -42,7 +42,6 @@ from waystation.kernel.refs import TaskRef
 from waystation.kernel.roles import AgentRole, Role, get_role_spec, list_step_roles
 from waystation.models.endpoints import ModelEndpoint
 from waystation.models.profiles import (
-    DEEP_EFFORTS,
     OFFLINE_MODEL,
     OFFLINE_PRICE,
     Effort,
@@ -62,10 +61,8 @@ from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_task_id
 
 OUTPUT_RESERVE = 20_000
 """Maximum tokens of a model's window that are kept free for its reply, excluding those set aside for thinking."""
-MAX_OUTPUT, LONG_OUTPUT = 16_000, 32_000
-"""Maximum tokens of a reply: by default, and for the report or the highest efforts, at which a model thinks so long
-that the reply would be cut.
-"""
+MAX_OUTPUT = 32_000
+"""Maximum tokens of a reply, including its thinking: a survey with 40 quoted findings must fit after much thinking."""
 AGENT_BUDGET_DIVISOR = 6
 """By default an agent starts with one part in this many of a budget in dollars."""
 
@@ -132,7 +129,7 @@ def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
     names = settings.get_option_setting_names(role)
     validate_model_options(role, works, names)
     validate_thinking_tokens(role, works, basis.agent_budget, rates, names.thinking)
-    context = _context(works, _window(works, chosen, settings), role, _replies(basis, rates))
+    context = _context(works, _window(works, chosen, settings), _replies(basis, rates))
     trigger = context["window"] * chosen.trigger_percent // 100
     # A wider window has room for more earlier tasks.
     asked, told = (
@@ -172,7 +169,7 @@ def resolve_summary_model(chosen: ResolvedConfig, settings: Settings, role: Role
     return OFFLINE_MODEL if settings.uses_offline_model else settings.get_summary_model(role, chosen.condense_model)
 
 
-def _context(works: ModelOptions, window: int, role: Role, affordable: int | None) -> _Context:
+def _context(works: ModelOptions, window: int, affordable: int | None) -> _Context:
     """Compute the context numbers.
 
     Thinking tokens are added to the reply's: a provider takes both from the same maximum.
@@ -181,8 +178,7 @@ def _context(works: ModelOptions, window: int, role: Role, affordable: int | Non
     """
     aside, facts = get_thinking_tokens(works.thinking), get_model_profile(works.model)
     longest = facts.max_output - aside if facts.is_known else facts.max_output
-    default = LONG_OUTPUT if role == "writing" or works.effort in DEEP_EFFORTS else MAX_OUTPUT
-    reply = max(REDUCED_MIN_REPLY_TOKENS, min(default, window // 4, longest))
+    reply = max(REDUCED_MIN_REPLY_TOKENS, min(MAX_OUTPUT, window // 4, longest))
     return _Context(
         window=window,
         max_output=aside + reply,

@@ -74,8 +74,8 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
             prompt="writing",
             form="A report in Markdown, every claim with its citation: the outline with write_outline, section by "
             "section with write_section, then submit_report.",
-            permissions=frozenset({"read", "note", "hand_in", "delegate", "foreign"}),
-            tools=("read_findings", *_READING, "write_outline", "write_section", "submit_report", "delegate"),
+            permissions=frozenset({"read", "note", "hand_in", "foreign"}),
+            tools=("read_findings", *_READING, "write_outline", "write_section", "submit_report"),
             activity="RunWritingAgent",
             effort="high",
             reserve_tokens=50_000,

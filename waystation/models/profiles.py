@@ -27,8 +27,6 @@ ThinkingMode = Literal["adaptive", "off", "a number of tokens"]
 
 EFFORTS_UP_TO_HIGH: tuple[Effort, ...] = ("low", "medium", "high")
 EFFORTS: tuple[Effort, ...] = (*EFFORTS_UP_TO_HIGH, "xhigh", "max")
-DEEP_EFFORTS: tuple[Effort, ...] = ("xhigh", "max")
-"""Efforts whose replies are long because of their thinking."""
 
 
 class ModelOptions(NamedTuple):

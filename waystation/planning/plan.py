@@ -4,7 +4,7 @@ A change may add, drop or retarget steps that have not begun; all others stay. R
 IDs, no text.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
 from typing import Annotated, NamedTuple
@@ -48,9 +48,11 @@ class Step(Value):
 
     id: Identifier = Field(description="Lower-case letters, digits and hyphens, such as research-1.")
     role: Role = Field(description="What the step does.")
-    title: str = Field(description="At most six words, without names of persons.")
-    goal: str = Field(default="", description="Required: see your instructions.")
-    needs: tuple[Identifier, ...] = Field(default=(), description="Ids of the steps whose results it needs.")
+    title: str = Field(description="At most six words in the language of the question, without names of persons.")
+    goal: str = Field(default="", description="What its agent is to do, as your instructions say.")
+    needs: tuple[Identifier, ...] = Field(
+        default=(), description="Ids of the steps whose results it needs and is shown."
+    )
     share: Share = ""
     """Empty: an even part of what the others leave. A person's share is lent to no other step."""
 
@@ -347,7 +349,9 @@ class StepChange(Value):
 class PlanChange(Value):
     """Changes of a plan. If empty, the plan is kept as it is."""
 
-    add: tuple[Step, ...] = Field(default=(), description="New steps. A later step must need each of them.")
+    add: tuple[Step, ...] = Field(
+        default=(), description="New steps. The analysis then waits for them; you need not change its needs."
+    )
     drop: tuple[str, ...] = Field(default=(), description="Ids of steps that are not worth doing any more.")
     change: tuple[StepChange, ...] = Field(default=(), description="Steps with another goal, or other needs.")
 
@@ -400,7 +404,8 @@ class PlanVersion(Value):
 def apply_plan_change(plan: Plan, change: PlanChange, begun: frozenset[str]) -> Plan:
     """Apply a change.
 
-    New steps come before the first one that has not begun; dropped steps are removed from all needs.
+    New steps come before the first one that has not begun. The next analysis, or else the report, waits for those that
+    no step needs. Dropped steps are removed from all needs.
     """
     changes = {one.id: one for one in change.change}
     kept = [
@@ -409,7 +414,16 @@ def apply_plan_change(plan: Plan, change: PlanChange, begun: frozenset[str]) -> 
         if step.id not in change.drop
     ]
     first = next((place for place, step in enumerate(kept) if step.id not in begun), len(kept))
-    return Plan(steps=(*kept[:first], *Plan(steps=change.add).without_shares().steps, *kept[first:]))
+    added = Plan(steps=change.add).without_shares().steps
+    return Plan(steps=(*kept[:first], *_with_unneeded(added, kept[first:])))
+
+
+def _with_unneeded(added: Sequence[Step], later: Sequence[Step]) -> tuple[Step, ...]:
+    """Return all steps. The next analysis, or else the report, now needs added research that no step needs."""
+    needed = {need for step in (*added, *later) for need in step.needs}
+    alone = tuple(dict.fromkeys(step.id for step in added if step.role == "research" and step.id not in needed))
+    waiting = next((step.id for role in ("analysis", "writing") for step in later if step.role == role), None)
+    return *added, *(step.replace(needs=(*step.needs, *alone)) if step.id == waiting else step for step in later)
 
 
 def find_plan_change_errors(plan: Plan, change: PlanChange, begun: frozenset[str], room: int) -> tuple[str, ...]:

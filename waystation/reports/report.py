@@ -524,7 +524,11 @@ def _compactions(task: TaskView) -> list[str]:
 
 
 FaultKind = Literal["citation", "uncited", "uncovered", "contradiction", "unsupported", "form"]
-_MAX_CHARACTERS = 400
+"""citation: it failed the check, which only code says; uncited: a claim has no citation; uncovered: something asked for
+is not answered; contradiction: documents disagree and the report does not say so; unsupported: what is cited says
+something else, or less; form: it is not what was asked for.
+"""
+MAX_FAULT_CHARACTERS = 400
 """Maximum characters of one fault."""
 MAX_UNCITED_WORDS = 40
 """A section with more words than this and no citation makes uncited claims."""
@@ -551,14 +555,8 @@ STEM_CHARACTERS = 5
 class ReportFault(Value):
     """One thing that is wrong with a report."""
 
-    kind: FaultKind = Field(
-        description="citation: it failed the check; uncited: a claim has none; uncovered: something asked for is not "
-        "answered; contradiction: documents disagree and the report does not say so; unsupported: the findings do not "
-        "say this; form: it is not what was asked for."
-    )
-    text: str = Field(
-        min_length=1, max_length=_MAX_CHARACTERS, description="What is wrong, and where, in one sentence."
-    )
+    kind: FaultKind
+    text: str = Field(min_length=1, max_length=MAX_FAULT_CHARACTERS)
 
 
 class FaultList(Value):
@@ -605,7 +603,9 @@ def find_faults(drafted: DraftUnderReview) -> tuple[ReportFault, ...]:
 
 def _citation_faults(drafted: DraftUnderReview) -> Iterator[ReportFault]:
     for failed in drafted.failed:
-        yield ReportFault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:_MAX_CHARACTERS])
+        yield ReportFault(
+            kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:MAX_FAULT_CHARACTERS]
+        )
     for missing in drafted.unsupported:
         yield ReportFault(kind="unsupported", text=_short(missing))
     for section in drafted.draft.sections:

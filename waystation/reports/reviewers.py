@@ -1,17 +1,18 @@
 """Reviews draft reports and revises plans, each by code checks and a model call."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pydantic import Field, JsonValue
 
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.citation_checker import CitationChecker
 from waystation.agents.leg_attempt import render_task_with_messages
-from waystation.agents.planner import redact_titles_and_ids
+from waystation.agents.material import list_source_steps
+from waystation.agents.planner import build_plan_schema, redact_titles_and_ids
 from waystation.agents.ports import RunRepository, TaskSource, WorkRepository
 from waystation.agents.redaction import load_task_redactor
 from waystation.agents.roles import load_prompt
@@ -23,6 +24,7 @@ from waystation.agents.structured_caller import (
     StructuredPrompt,
     UnusableAnswerError,
 )
+from waystation.agents.task_brief import StepInputs, render_report_length
 from waystation.agents.tools.submissions import (
     AgentResultSummary,
     TaskDeliverables,
@@ -34,6 +36,7 @@ from waystation.context.transcript import build_platform_message
 from waystation.documents.citations import CitedDocument, Claim, extract_claims
 from waystation.documents.ports import TextStore
 from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.value import Value
 from waystation.models.ports import ToolSpec
 from waystation.planning.plan import (
     Plan,
@@ -52,7 +55,14 @@ from waystation.planning.plan import (
 from waystation.planning.ports import PlanRepository
 from waystation.privacy.policy import TextDestination, find_cut_position, truncate_redacted
 from waystation.privacy.ports import Redactor
-from waystation.reports.report import DraftUnderReview, FaultList, ReportFault, find_faults, render_fault_list
+from waystation.reports.report import (
+    MAX_FAULT_CHARACTERS,
+    DraftUnderReview,
+    FaultList,
+    ReportFault,
+    find_faults,
+    render_fault_list,
+)
 from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted, wrap_untrusted_line
 from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionRequest
 
@@ -72,7 +82,8 @@ REVISE_PLAN = ToolSpec(
     name="revise_plan",
     description="Changes the steps of the plan that have not begun, adds steps, or, without changes, keeps the plan. "
     "Code checks the plan that results. If it cannot be run, the result names every error.",
-    input_schema=build_input_schema(RevisePlanInput),
+    input_schema=build_plan_schema(RevisePlanInput),
+    strict=True,
 )
 REVISION_NOTES = {
     NoAnswerReason.UNUSABLE: (
@@ -185,9 +196,10 @@ class PlanReviser:
 
     async def _opening(self, run: RunRef, request: RevisionRequest) -> str:
         there = await load_task_deliverables(run.scope, self.store)
-        steps = [_step(step, begun=step.id in request.started_steps) for step in there.plan.steps]
+        states = {**dict.fromkeys(request.started_steps, "begun"), **dict.fromkeys(request.reviewed_steps, "done")}
+        steps = [_step(step, states.get(step.id, "not begun")) for step in there.plan.steps]
         parts = [
-            *render_step_results(there),
+            *render_step_results(there, ended=states),
             wrap_untrusted("plan", *steps),
             wrap_untrusted_line("room", f"There is budget for {request.max_new_steps} new steps."),
             await render_task_with_messages(request.ref, self.store, self.redactor),
@@ -195,13 +207,17 @@ class PlanReviser:
         return "\n".join(parts)
 
 
-def render_step_results(there: TaskDeliverables) -> list[SafeMarkup]:
-    """Render what each step has submitted, in its tag: claims with citations, then what remained open."""
+def render_step_results(there: TaskDeliverables, ended: Collection[str] = ()) -> list[SafeMarkup]:
+    """Render what each step has submitted, in its tag: claims with citations, then what remained open.
+
+    A step that has submitted nothing is shown only if its id is among `ended`: the others have not searched yet.
+    """
     made = {**there.findings, **there.analyses}
+    lines = {step_id: [*_lines(summarise_result(result))] for step_id, result in made.items()}
     return [
-        wrap_untrusted("found", *_lines(summarise_result(made[step.id])), step=step.id, title=step.title)
+        wrap_untrusted("found", *(lines[step.id] or ["- nothing"]), step=step.id, title=step.title)
         for step in there.plan.steps
-        if step.id in made
+        if lines.get(step.id) or (step.id in made and step.id in ended)
     ]
 
 
@@ -217,10 +233,9 @@ def _short(line: str) -> str:
     return one if len(one) <= _LINE_CHARACTERS else f"{one[:_LINE_CHARACTERS]} …"
 
 
-def _step(step: Step, *, begun: bool) -> str:
-    needs = f" needs {', '.join(step.needs)}" if step.needs else ""
-    stands = "begun" if begun else "not begun"
-    return f"- {step.id} ({step.role}, {stands}{needs}) {step.title}: {step.goal}"
+def _step(step: Step, state: str) -> str:
+    needs = f"; needs {', '.join(step.needs)}" if step.needs else ""
+    return f"- {step.id} ({step.role}, {state}{needs}) {step.title}: {step.goal}"
 
 
 MAX_CITED_CLAIMS = 12
@@ -269,14 +284,37 @@ def _list_cited_lines(claim: Claim, documents: Mapping[str, CitedDocument]) -> l
     return shown
 
 
-MAX_FAULTS = 20
-"""Maximum faults sent to a writer at once, those that code found first."""
+MAX_FAULTS, MAX_JUDGED_FAULTS = 20, 10
+"""Maximum faults sent to a writer at once, those that code found first, and how many of them a model may find."""
+
+
+class JudgedFault(Value):
+    """A fault that a model found. Its text is cut if it is too long: refusing it would cost the whole review."""
+
+    kind: Literal["uncited", "uncovered", "contradiction", "unsupported", "form"] = Field(
+        description="uncited: a claim has no citation; uncovered: something asked for is not answered; contradiction: "
+        "documents disagree and the report does not say so; unsupported: a finding or the cited lines say something "
+        "else, or less; form: it is not what was asked for."
+    )
+    text: str = Field(
+        min_length=1,
+        description="Where it is, what is wrong and what it should say, with the finding's citation: one or two "
+        f"sentences, at most {MAX_FAULT_CHARACTERS} characters.",
+    )
 
 
 class ReviewReportInput(ToolInput):
     """What is wrong with the report."""
 
-    faults: tuple[ReportFault, ...] = Field(description="The gravest first; empty if there is none.")
+    faults: tuple[JudgedFault, ...] = Field(description="The gravest first; empty if there is none.")
+
+    @property
+    def report_faults(self) -> tuple[ReportFault, ...]:
+        """The gravest faults, as they are stored and sent."""
+        return tuple(
+            ReportFault(kind=one.kind, text=truncate_redacted(one.text, MAX_FAULT_CHARACTERS, " …"))
+            for one in self.faults[:MAX_JUDGED_FAULTS]
+        )
 
 
 REVIEW_REPORT = ToolSpec(
@@ -284,6 +322,7 @@ REVIEW_REPORT = ToolSpec(
     description="Submits what is wrong with the report, fault by fault, for its writer to correct. Without a fault the "
     "report is delivered as it is.",
     input_schema=build_input_schema(ReviewReportInput),
+    strict=True,
 )
 REVIEW_NOTES = {
     NoAnswerReason.UNUSABLE: "The review could not be used, even once corrected, so only code checked the report.",
@@ -318,11 +357,12 @@ class ReportReviewer:
         drafted, documents = await self._load_draft(ref, there)
         known = await asyncio.to_thread(find_faults, drafted)
         cited = await asyncio.to_thread(render_cited_claims, drafted.text, documents)
-        answer = await self._answer(run, request, lambda: self._opening(ref, there, drafted, cited, known))
+        length = await self._render_length(request, there)
+        answer = await self._answer(run, request, lambda: self._opening(ref, there, drafted, [cited, length], known))
         judged, notes = (
-            ((), (answer.format_note(REVIEW_NOTES),)) if isinstance(answer, NoAnswer) else (answer.faults, ())
+            ((), (answer.format_note(REVIEW_NOTES),)) if isinstance(answer, NoAnswer) else (answer.report_faults, ())
         )
-        faults = tuple(dict.fromkeys((*known, *judged)))[:MAX_FAULTS]
+        faults = tuple(dict.fromkeys((*known[: MAX_FAULTS - len(judged)], *judged)))
         sent_back = bool(faults) and request.may_send_back
         if sent_back:
             await self._send_faults_to_writer(request, faults)
@@ -352,6 +392,13 @@ class ReportReviewer:
         unsupported = tuple(one.missing for one in sentences if one.has_absent_details)
         return drafted.replace(failed=checked.failed_citations, unsupported=unsupported), checked.documents
 
+    async def _render_length(self, request: ReviewRequest, there: TaskDeliverables) -> SafeMarkup:
+        """Render the length that the writer was given."""
+        writer = request.writer
+        asked = (await self.store.get_task(writer.task_id, writer.scope)).request
+        sources = list_source_steps(there.plan, there.plan.get_step(writer.step_id))
+        return render_report_length(asked.length, StepInputs(there, sources))
+
     async def _answer(
         self, run: RunRef, request: ReviewRequest, opening: Callable[[], Awaitable[str]]
     ) -> ReviewReportInput | NoAnswer:
@@ -373,18 +420,20 @@ class ReportReviewer:
         ref: TaskRef,
         there: TaskDeliverables,
         drafted: DraftUnderReview,
-        cited: SafeMarkup | None,
+        more: Sequence[SafeMarkup | None],
         faults: tuple[ReportFault, ...],
     ) -> str:
         unused = await asyncio.to_thread(lambda: drafted.uncited_finding_count)
+        counted = (
+            f"{unused} of {len(drafted.all_findings)} findings are cited nowhere. That is no fault in itself: name "
+            "those that the question needs (uncovered)."
+        )
         parts = [
-            *render_step_results(there),
+            *render_step_results(there, ended=[step.id for step in there.plan.steps if step.role == "research"]),
             wrap_untrusted("draft", drafted.text),
-            *filter(None, [cited]),
+            *filter(None, more),
             wrap_untrusted(
-                "checked",
-                render_fault_list(faults) or "Code found nothing wrong.",
-                f"{unused} of {len(drafted.all_findings)} findings are not cited.",
+                "checked", render_fault_list(faults) or "Code found nothing wrong.", *([counted] if unused else [])
             ),
             await render_task_with_messages(ref, self.store, self.redactor),
         ]

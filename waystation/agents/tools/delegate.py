@@ -35,7 +35,7 @@ _SOURCES = 20
 class DelegateInput(ToolInput):
     """Assignment of one subagent."""
 
-    role: Role = Field(description="Usually your own.")
+    role: Role = Field(description="Nearly always research.")
     title: str = Field(min_length=1, max_length=_TITLE_CHARACTERS, description="A few words, for people.")
     goal: str = Field(
         min_length=1,
@@ -55,9 +55,9 @@ class DelegateTool(TypedTool[DelegateInput]):
 
     name = "delegate"
     description = (
-        "Gives a part of your work to a subagent with its own context. Use it for large, independent parts, such "
-        "as groups of documents or things compared; several calls in one reply run in parallel. Returns what it "
-        "found, with sources. Not for what a few calls of your own can do."
+        "Gives a part of your work to a subagent with its own context. Use it only if your step needs more reading "
+        "than about 100 pages and falls into independent parts; several calls in one reply run in parallel. Returns "
+        "what it found, with sources. Not for what you can read yourself, or for what other steps do."
     )
     permission = "delegate"
     urgency = {"executing": FIRST, "reflecting": SOON}

@@ -100,7 +100,7 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
 
     name = "read_document"
     description = (
-        "Reads lines of a document. Use it for the lines around a passage, a beginning or a table of contents. "
+        "Reads lines of a document. Use it for a short document whole, or for the lines around a passage. "
         "Returns a page of numbered lines, to cite as [document:first-last]. Not for finding words: "
         "search_documents."
     )
@@ -302,6 +302,8 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
 
 
 MAX_MORE_QUERIES = 7
+MAX_PASSAGES, MIN_DEFAULT_PASSAGES, PASSAGES_A_QUERY = 40, 10, 5
+"""Maximum passages of a search, and how many it returns unless its call says so."""
 MAX_REDACTION_ROUNDS = 5
 """Maximum rounds in which the documents of the best hits are redacted, before the passages found so far
 must suffice.
@@ -319,7 +321,9 @@ class SearchDocumentsInput(ToolInput):
         max_length=MAX_MORE_QUERIES,
         description="Other words for it, or other points.",
     )
-    limit: int = Field(default=10, ge=1, le=40, description="Passages in all.")
+    limit: int | None = Field(
+        default=None, ge=1, le=MAX_PASSAGES, description="Passages over all queries. Default: 5 a query, at least 10."
+    )
     document: str = Field(default="", description="The only document to search.")
     first_document: int = Field(default=1, ge=1, description="To search a part of the list: its first number.")
     last_document: int | None = Field(default=None, ge=1, description="Its last number.")
@@ -330,7 +334,7 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
 
     name = "search_documents"
     description = (
-        "Searches the documents by words, meaning and names. Use it first for each point, with several queries in "
+        "Searches the documents by words, meaning and names. Use it first if they are long, with several queries in "
         "one call. Returns the best passages, each headed by its citation; those that you still see are only "
         "named. Not for reading: read_document shows the lines around a passage."
     )
@@ -354,10 +358,11 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
             " ".join(dict.fromkeys(filter(None, both)))
             for both in zip_longest(original, written[: len(original)], fillvalue="")
         ]
-        found = [await self._found(query, arguments.limit, among, ctx) for query in dict.fromkeys(queries)]
+        limit = arguments.limit or max(MIN_DEFAULT_PASSAGES, PASSAGES_A_QUERY * len(original))
+        found = [await self._found(query, limit, among, ctx) for query in dict.fromkeys(queries)]
         # The best passages of each query come before the second-best of any.
         ranked = (hit for rank in zip_longest(*found) for hit in rank if hit is not None)
-        hits = [*{(hit.name, hit.first_line, hit.first_character): hit for hit in ranked}.values()][: arguments.limit]
+        hits = [*{(hit.name, hit.first_line, hit.first_character): hit for hit in ranked}.values()][:limit]
         if not hits:
             return "No passage matches. Try other words, or list_documents."
         seen = await asyncio.to_thread(SeenPassageIndex, ctx.transcript)

@@ -51,8 +51,8 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
 
     name = "take_note"
     description = (
-        "Keeps a note with its source. Use it as soon as you read something that your result needs: notes survive "
-        "compression, and later agents read them. Returns its number. Not for plans, or for what has no source."
+        "Keeps a note with its source. Use it in a long step for what your result needs, in one reply with your next "
+        "calls: notes survive compression. Returns its number. Not for plans, or for what has no source."
     )
     originals = frozenset({"document"})
     permission = "note"
@@ -93,7 +93,7 @@ class ReadNotesTool(TypedTool[ReadNotesInput]):
 
     name = "read_notes"
     description = (
-        "Shows your own notes. Use it before you submit, and after a compression. Returns them by number, with "
+        "Shows your own notes. Use it only if you no longer see them. Returns them by number, with "
         "sources. Not for other agents' work."
     )
     urgency = make_urgency(LATER, FIRST)
@@ -138,7 +138,7 @@ class PinMessageTool(TypedTool[PinMessageInput]):
     name = "pin_message"
     description = (
         "Keeps an earlier message, or a call with its results, word for word through compressions. Use it for a "
-        "table or text that you will need whole. Returns what is pinned. Not for single facts: take_note."
+        "table or text that you will need whole. Returns what is pinned. Not for single facts."
     )
     permission = "note"
     urgency = make_urgency(LAST)

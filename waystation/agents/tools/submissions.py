@@ -100,7 +100,11 @@ class SubmitAnalysisInput(SubmissionInput):
     """Conclusions, contradictions and gaps."""
 
     conclusions: tuple[Finding, ...] = Field(description="The answer to the question first.")
-    contradictions: tuple[str, ...] = Field(default=(), description="What each side says, with citations.")
+    contradictions: tuple[str, ...] = Field(
+        default=(),
+        description="Only those that remain unexplained, each once: what each side says, with citations, and which one "
+        "to follow.",
+    )
     gaps: tuple[str, ...] = Field(default=(), description="What the findings do not cover, and what you assumed.")
 
     def build_deliverable(self, before: Deliverable | None) -> Analysis:  # noqa: ARG002
@@ -113,8 +117,8 @@ class SubmitAnalysisTool(SubmissionTool[SubmitAnalysisInput]):
 
     name = "submit_analysis"
     description = (
-        "Submits your analysis and ends your work. Citations are checked: if one does not hold, the result says why, "
-        "and you submit all again."
+        "Submits your whole analysis in one call and ends your work. Citations are checked: if one does not hold, the "
+        "result says why, and you submit all again."
     )
     ends_run = True
     input_model = SubmitAnalysisInput
@@ -132,7 +136,11 @@ class SubmitFindingsInput(SubmissionInput):
     """Findings and open questions."""
 
     findings: tuple[Finding, ...] = Field(description="The most important first.")
-    open_questions: tuple[str, ...] = Field(default=(), description="What stayed open, why, and what you assumed.")
+    open_questions: tuple[str, ...] = Field(
+        default=(),
+        description="What stayed open and why, what you assumed, and what is absent: where and with which words you "
+        "searched.",
+    )
 
     def build_deliverable(self, before: Deliverable | None) -> ResearchFindings:  # noqa: ARG002
         """Build the findings; an earlier deliverable is ignored."""
@@ -144,8 +152,8 @@ class SubmitFindingsTool(SubmissionTool[SubmitFindingsInput]):
 
     name = "submit_findings"
     description = (
-        "Submits all your findings and ends your work. Citations are checked: if one does not hold, the result says "
-        "why, and you submit all again."
+        "Submits all your findings in one call and ends your work. Citations are checked: if one does not hold, the "
+        "result says why, and you submit all again."
     )
     ends_run = True
     input_model = SubmitFindingsInput
@@ -177,8 +185,8 @@ class WriteOutlineTool(SubmissionTool[WriteOutlineInput]):
 
     name = "write_outline"
     description = (
-        "Plans the report before you write it. A second call replaces the outline; written sections stay. Returns what "
-        "is still to write."
+        "Plans the report before you write it; first sections may follow in the same reply. A second call replaces the "
+        "outline; written sections stay. Returns what is still to write."
     )
     input_model = WriteOutlineInput
 
@@ -245,7 +253,7 @@ class SubmitReportInput(SubmissionInput):
 
     title: str = Field(min_length=1, max_length=300)
     summary: str = Field(
-        min_length=1, max_length=8_000, description="The answer in its first sentence; with citations."
+        min_length=1, max_length=8_000, description="The answer in its first sentence; 60 to 150 words, with citations."
     )
     criteria: tuple[str, ...] = Field(
         default=(),

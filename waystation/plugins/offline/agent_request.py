@@ -23,7 +23,7 @@ _NEED = compile_bounded(r"^- step (\S+?)(?: \((.*)\))?:", re.MULTILINE)
 _DOCUMENT = compile_bounded(r"^- (.+) \([\d,]+ lines\)$", re.MULTILINE)
 _COUNT = compile_bounded(r"\d{1,9}")
 _PART = compile_bounded(r"documents (\d{1,9}) to (\d{1,9}) of the list")
-_BUDGET = compile_bounded(r"budget left (\d[\d,]{0,29}+) tokens(?P<asks>[^;\n<]{0,300}more is asked for)?")
+_BUDGET = compile_bounded(r"budget left (\d[\d,]{0,29}+) tokens(?P<asks>[^;\n<]{0,300}asks a person for more)?")
 
 
 class _Tagged(NamedTuple):
