@@ -96,7 +96,9 @@ async def test_plain_terms_open_until_the_store_is_resealed(store_url: str) -> N
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         kept = await write_every_encrypted_column(store, "first")
         await changed(store, f"UPDATE tasks SET terms = {quoted(TASK_CONFIG.model_dump_json())}")
-        with pytest.raises(StoreError, match="accept the value as it is with `waystation store reseal --accept-refused`"):
+        with pytest.raises(
+            StoreError, match="accept the value as it is with `waystation store reseal --accept-refused`"
+        ):
             await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
         await changed(store, "UPDATE identity SET sealed_since = NULL")
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:

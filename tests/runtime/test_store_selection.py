@@ -99,7 +99,9 @@ async def test_an_encrypted_store_is_known_by_its_place_whatever_its_database_sa
     await attacked(workers, *statements)
     again = workers.replace(store_url=f"sqlite:///{tmp_path}/../{tmp_path.name}/waystation.db")
     for settings in (workers, again):
-        with pytest.raises(StoreError, match=r"its database no longer says so.*`waystation store reseal --accept-refused`"):
+        with pytest.raises(
+            StoreError, match=r"its database no longer says so.*`waystation store reseal --accept-refused`"
+        ):
             await open_store(settings)
     assert (await reencrypt_store(workers, accepts_refused=True)).texts == 1
     await (await open_store(workers)).aclose()
@@ -159,7 +161,9 @@ async def test_a_new_database_in_the_place_of_an_encrypted_one_is_taken_once_som
     for left in tmp_path.glob("waystation.db*"):
         left.unlink()
     plain = Settings.model_validate({"home": tmp_path})
-    with pytest.raises(StoreError, match=r"another database is in its place.*`waystation store reseal --accept-refused`"):
+    with pytest.raises(
+        StoreError, match=r"another database is in its place.*`waystation store reseal --accept-refused`"
+    ):
         await open_store(plain)
     assert (await reencrypt_store(plain, accepts_refused=True)).texts == 0
     await (await open_store(plain)).aclose()
