@@ -112,9 +112,9 @@ def test_reseal_says_what_it_rewrote(
     monkeypatch.setenv("WAYSTATION_PREVIOUS_KEYS", old)
     assert told(["store", "reseal"], capsys) == (
         0,
-        "0 texts are now encrypted with the present key, each bound to its row.\n"
-        "In the vault, 0 originals, 1 secrets of tool servers and 0 proofs of sessions were rewritten with the present "
-        "key.\n",
+        "0 texts rewritten: encrypted with the present key, each bound to its row.\n"
+        "0 proofs of owners rewritten.\n"
+        "Vault: 0 originals, 1 secret of tool servers and 0 proofs of sessions rewritten with the present key.\n",
     )
     code, said = told(["store", "reseal", "--json"], capsys)
     assert (code, json.loads(said)) == (

@@ -10,6 +10,7 @@ from waystation.cli.console import OK, WORK_FAILED, ask_confirmation, print_json
 from waystation.cli.options import JsonOption
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
+from waystation.kernel.text import format_count
 from waystation.privacy.key_file import compute_key_check
 from waystation.runtime.reencryption import ResealReport
 from waystation.runtime.sql_store import SqlStore, load_store_status, migrate
@@ -72,19 +73,16 @@ def reseal_store(
 
 def format_reseal_report(report: ResealReport, *, encrypts: bool) -> str:
     """Format how many rows of which kind were rewritten."""
-    texts = "encrypted with the present key, each bound to its row" if encrypts else "plain"
     vault = report.vault
-    lines = [f"{report.texts:,} texts are now {texts}."]
-    if report.owner_proofs:
-        lines.append(f"{report.owner_proofs:,} proofs of owners were rewritten with the present key.")
-    lines.append(
-        f"In the vault, {vault.originals:,} originals, {vault.secrets:,} secrets of tool servers and "
-        f"{vault.session_proofs:,} proofs of sessions were rewritten with the present key."
-    )
+    lines = [
+        f"{format_count(report.texts, 'text')} rewritten: "
+        + ("encrypted with the present key, each bound to its row." if encrypts else "not encrypted."),
+        f"{format_count(report.owner_proofs, 'proof')} of owners rewritten.",
+        f"Vault: {format_count(vault.originals, 'original')}, {format_count(vault.secrets, 'secret')} of tool servers "
+        f"and {format_count(vault.session_proofs, 'proof')} of sessions rewritten with the present key.",
+    ]
     if vault.unreadable:
-        lines.append(
-            f"{vault.unreadable:,} values in the vault stay as they were: the key that encrypted them is not here."
-        )
+        lines.append(f"Vault: {format_count(vault.unreadable, 'value')} left as before: no key here decrypts them.")
     return "\n".join(lines)
 
 

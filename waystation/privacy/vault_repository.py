@@ -197,8 +197,7 @@ async def reencrypt_vault(connection: AsyncConnection, cipher: Cipher) -> VaultC
     Raises:
         RetiredKey: an original was written with a key that is no longer accepted.
     """
-    rewritten = {True: 0, False: 0}
-    unreadable = session_proofs = 0
+    originals = secrets = unreadable = session_proofs = 0
     async for row in _iter_rows(connection, vault):
         context = _context(str(row["tenant"]), str(row["placeholder"]))
         try:
@@ -208,7 +207,10 @@ async def reencrypt_vault(connection: AsyncConnection, cipher: Cipher) -> VaultC
             continue
         here = (vault.c.tenant == row["tenant"], vault.c.placeholder == row["placeholder"])
         await connection.execute(update(vault).where(*here).values(original=cipher.encrypt(plain, context)))
-        rewritten[row["tenant"] == TOOL_SECRETS] += 1
+        if row["tenant"] == TOOL_SECRETS:
+            secrets += 1
+        else:
+            originals += 1
     async for row in _iter_rows(connection, vault_sessions):
         tenant, placeholder, session = str(row["tenant"]), str(row["placeholder"]), str(row["session"])
         meeting = _meeting(tenant, placeholder, session)
@@ -216,9 +218,7 @@ async def reencrypt_vault(connection: AsyncConnection, cipher: Cipher) -> VaultC
             here = _noted(tenant, [placeholder], session)
             await connection.execute(update(vault_sessions).where(*here).values(proof=cipher.encrypt(b"", meeting)))
             session_proofs += 1
-    return VaultCounts(
-        originals=rewritten[False], secrets=rewritten[True], session_proofs=session_proofs, unreadable=unreadable
-    )
+    return VaultCounts(originals=originals, secrets=secrets, session_proofs=session_proofs, unreadable=unreadable)
 
 
 async def _iter_rows(connection: AsyncConnection, table: Table) -> AsyncIterator[RowMapping]:
