@@ -132,5 +132,5 @@ def test_reseal_says_what_it_rewrote(
     code, said = told(["store", "adopt-key", "--yes"], capsys)
     assert (code, said) == (0, "The store now has this key. Restart all workers with this key.\n")
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "other"))
-    monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path}/home/waystation.db")
+    monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path / 'home' / 'waystation.db'}")
     assert told(["secrets", "list"], capsys)[0] == 0

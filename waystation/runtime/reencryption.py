@@ -46,22 +46,22 @@ class ResealReport(Value):
 
 
 @dataclass(frozen=True)
-class VaultRewrite:
-    """How the vault is rewritten, which is always encrypted."""
+class PresentKey:
+    """The key with which everything is rewritten. The vault is always encrypted."""
 
-    cipher: Cipher
-    """Encrypts with the present key, and decrypts with all that are accepted."""
-    row_key_check: str
-    """Check of the present key: from now on, rows under older keys are refused."""
+    vault_cipher: Cipher
+    """Encrypts with this key, and decrypts with all that are accepted."""
+    check: str
+    """From now on, rows under older keys than the one with this check are refused."""
 
 
 async def reencrypt_database(
-    database: Database, clock: Clock, *, seals: bool, vault: VaultRewrite | None = None
+    database: Database, clock: Clock, *, seals: bool, key: PresentKey | None = None
 ) -> ResealReport:
     """Rewrite everything as this database writes now, in one transaction.
 
     From then on, text that is not encrypted to its row is refused; if nothing is encrypted, everything is read. Without
-    `vault`, for a process without a key, the vault stays as it is.
+    `key`, the vault stays as it is.
 
     Raises:
         WrongKey: A text cannot be decrypted; nothing has changed.
@@ -78,9 +78,9 @@ async def reencrypt_database(
                 of_texts, of_proofs = await _rewritten(connection, table, columns)
                 texts, proofs = texts + of_texts, proofs + of_proofs
         await connection.execute(update(identity).values(sealed_since=clock() if seals else None))
-        if vault is not None:
-            counts = await reencrypt_vault(connection, vault.cipher)
-            await connection.execute(update(identity).values(row_key_check=vault.row_key_check))
+        if key is not None:
+            counts = await reencrypt_vault(connection, key.vault_cipher)
+            await connection.execute(update(identity).values(row_key_check=key.check))
     return ResealReport(texts=texts, owner_proofs=proofs if seals else 0, vault=counts)
 
 

@@ -17,7 +17,7 @@ from waystation.kernel.temporal_names import TOOL_SECRETS
 from waystation.privacy.key_file import compute_key_check, parse_hex_key, resolve_key
 from waystation.privacy.keys import AesGcmCipher, KeyPurpose, MultiKeyCipher
 from waystation.privacy.vault_repository import SqlVault
-from waystation.runtime.reencryption import ResealReport, VaultRewrite, reencrypt_database
+from waystation.runtime.reencryption import PresentKey, ResealReport, reencrypt_database
 from waystation.runtime.sql_store import SqlStore, format_database_location, has_database
 from waystation.store.encryption import EncryptionConfig
 from waystation.store.engine import Database, parse_database_url, run_to_completion, translate_database_errors
@@ -67,7 +67,7 @@ def load_known_keys(settings: Settings) -> tuple[bytes, ...]:
     return (*(() if key is None else (key,)), *load_previous_keys(settings))
 
 
-class RowKeys(NamedTuple):
+class RowKeySelection(NamedTuple):
     """The keys of a machine, by whether rows of the store are accepted that were written with them. Newest first."""
 
     accepted: tuple[bytes, ...]
@@ -79,19 +79,19 @@ class RowKeys(NamedTuple):
         return MultiKeyCipher(sealers, retired)
 
 
-def split_row_keys(keys: Sequence[bytes], row_key_check: str | None) -> RowKeys | None:
+def split_row_keys(keys: Sequence[bytes], row_key_check: str | None) -> RowKeySelection | None:
     """Split a machine's keys, the newest first, by the key under which the store was last rewritten.
 
     That key and newer ones are accepted: a newer one is in use while the store was not rewritten with it yet. If it was
     never rewritten, all are accepted. None: the machine does not have the key, so all of its keys are outdated.
     """
     if row_key_check is None:
-        return RowKeys(tuple(keys), ())
+        return RowKeySelection(tuple(keys), ())
     checks = [compute_key_check(key) for key in keys]
     if row_key_check not in checks:
         return None
     end = checks.index(row_key_check) + 1
-    return RowKeys(tuple(keys[:end]), tuple(keys[end:]))
+    return RowKeySelection(tuple(keys[:end]), tuple(keys[end:]))
 
 
 def build_cipher(settings: Settings, purpose: KeyPurpose) -> Cipher:
@@ -100,7 +100,7 @@ def build_cipher(settings: Settings, purpose: KeyPurpose) -> Cipher:
     For a store that is open, `build_store_vault` refuses retired keys. Raises BadInput.
     """
     load_or_create_installation_key(settings)
-    return RowKeys(load_known_keys(settings), ()).build_cipher(purpose)
+    return RowKeySelection(load_known_keys(settings), ()).build_cipher(purpose)
 
 
 def build_store_vault(store: SqlStore, settings: Settings) -> SqlVault:
@@ -276,7 +276,7 @@ async def _opened(settings: Settings) -> SqlStore:
 
 
 def _rest_cipher(keys: tuple[bytes, ...]) -> Cipher | None:
-    return RowKeys(keys, ()).build_cipher("rest") if keys else None
+    return RowKeySelection(keys, ()).build_cipher("rest") if keys else None
 
 
 async def reencrypt_store(settings: Settings, *, accepts_refused: bool = False) -> ResealReport:
@@ -301,15 +301,15 @@ async def reencrypt_store(settings: Settings, *, accepts_refused: bool = False) 
     seals, keys = settings.encrypts_at_rest, load_known_keys(settings)
     if keys and split_row_keys(keys, row_key_check) is None:
         raise build_outdated_key_error(settings)
-    at_rest, vault = EncryptionConfig(), None
+    at_rest, key = EncryptionConfig(), None
     if row_keys := split_row_keys(keys, None if accepts_refused else row_key_check) if keys else None:
         # Encryption is turned off in a store that refuses plain rows: then they must be written.
         at_rest = EncryptionConfig(row_keys.build_cipher("rest"), seals, strict=seals and refuses_plain)
         row_key_check = compute_key_check(keys[0])
-        vault = VaultRewrite(row_keys.build_cipher("vault"), row_key_check)
+        key = PresentKey(row_keys.build_cipher("vault"), row_key_check)
     with translate_database_errors():
         async with aclosing(Database(settings.database_url, None, at_rest)) as database:
-            report = await run_to_completion(reencrypt_database(database, utc_now, seals=seals, vault=vault))
+            report = await run_to_completion(reencrypt_database(database, utc_now, seals=seals, key=key))
             await run_to_completion(database.truncate_write_ahead_log())
     outdated = [] if seals else [*_seen_sealed(settings, store_id)]
     if row_key_check is None:
