@@ -47,7 +47,7 @@ from waystation.privacy.ports import PlaceholderFactory, Redactor, Vault
 from waystation.reports.publisher import ReportIndexer, ReportPublisher
 from waystation.reports.reviewers import PlanReviser, ReportReviewer
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.store_setup import build_cipher, load_oldest_key
+from waystation.runtime.store_setup import build_store_vault, load_oldest_key
 from waystation.security.placeholders import compute_fingerprint
 from waystation.tasks.context_editor import TaskRewinder, TranscriptRewinder
 from waystation.tasks.earlier_tasks import EarlierTaskReader
@@ -335,7 +335,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
         stack.push_async_callback(model.aclose)
         redactor = create_redactor(settings, key, processes=settings.redaction_processes)
         stack.callback(redactor.close)
-        vault = store.build_vault(build_cipher(settings, "vault"))
+        vault = build_store_vault(store, settings)
         rules = build_redaction_config(redactor, key)
         originals = VaultPlaceholderFactory(vault, partial(compute_fingerprint, key), utc_now, get_current_session)
         whole = TextRedactor(redactor, originals, meter, _endurance(settings, store, rules, originals), settings.titles)

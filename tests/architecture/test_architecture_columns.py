@@ -24,6 +24,7 @@ COLUMNS = {
         "created_at": MOMENT,
         "key_check": "16 digits of a hash of the key: another one makes commands refuse the key that is here",
         "sealed_since": "needed before there is a key; machines remember it by the database's place and by the id",
+        "row_key_check": "machines remember it by the database's place and by the id; an unknown one stops commands",
     },
     "tasks": {
         "ordinal": KEY,

@@ -96,14 +96,16 @@ async def test_plain_terms_open_until_the_store_is_resealed(store_url: str) -> N
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         kept = await write_every_encrypted_column(store, "first")
         await changed(store, f"UPDATE tasks SET terms = {quoted(TASK_CONFIG.model_dump_json())}")
-        with pytest.raises(StoreError, match="accept the value as it is with `waystation store reseal`"):
+        with pytest.raises(
+            StoreError, match="accept the value as it is with `waystation store reseal --accept-refused`"
+        ):
             await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
         await changed(store, "UPDATE identity SET sealed_since = NULL")
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         await assert_every_column_readable(store, kept, "first")
     texts = sum(await count_texts(store_url))
     async with aclosing(Database(store_url, at_rest=SEALING)) as database:
-        assert await reencrypt_database(database, store_clock, seals=True) == texts
+        assert (await reencrypt_database(database, store_clock, seals=True)).texts == texts
     assert await count_texts(store_url) == (texts, 0)
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         await assert_every_column_readable(store, kept, "first")
@@ -182,7 +184,7 @@ async def test_a_plain_store_is_read_until_it_is_resealed_and_strict_from_then_o
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         await assert_every_column_readable(store, before, "before")
     async with aclosing(Database(store_url, at_rest=SEALING)) as database:
-        assert await reencrypt_database(database, store_clock, seals=True) > 10
+        assert (await reencrypt_database(database, store_clock, seals=True)).texts > 10
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         await assert_every_column_readable(store, before, "before")
         await changed(store, "UPDATE tasks SET title = 'plain'")
@@ -233,7 +235,7 @@ async def test_resealing_that_is_killed_has_changed_nothing_and_is_begun_again(s
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         await assert_every_column_readable(store, before, "before")
     async with aclosing(Database(store_url, at_rest=SEALING)) as database:
-        assert await reencrypt_database(database, store_clock, seals=True) == texts
+        assert (await reencrypt_database(database, store_clock, seals=True)).texts == texts
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         await assert_every_column_readable(store, before, "before")
 
@@ -243,7 +245,7 @@ async def test_a_sealed_store_is_made_plain_again_and_takes_plain_rows_from_then
         kept = await write_every_encrypted_column(store, "first")
     texts = sum(await count_texts(store_url))
     async with aclosing(Database(store_url, at_rest=READING)) as database:
-        assert await reencrypt_database(database, store_clock, seals=False) == texts
+        assert (await reencrypt_database(database, store_clock, seals=False)).texts == texts
     async with aclosing(await open_encrypted_store(store_url, NO_KEY)) as store:
         await assert_every_column_readable(store, kept, "first")
         assert await store.put_text("plain", TASK_1_SCOPE)

@@ -1,5 +1,6 @@
 """`waystation store` and the store's line in `waystation doctor`."""
 
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -97,3 +98,39 @@ def test_a_database_that_does_not_answer_is_code_3_without_the_password(
     assert code == 3
     assert said.splitlines()[-1].startswith("waystation: the database does not answer")
     assert "hush" not in said
+
+
+def test_reseal_says_what_it_rewrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = "11" * 32, "22" * 32
+    monkeypatch.setenv("WAYSTATION_KEY", old)
+    monkeypatch.setattr("sys.stdin", io.StringIO("hush"))
+    assert run(["secrets", "set", "WIKI_TOKEN"]) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("WAYSTATION_KEY", new)
+    monkeypatch.setenv("WAYSTATION_PREVIOUS_KEYS", old)
+    assert told(["store", "reseal"], capsys) == (
+        0,
+        "0 texts rewritten: encrypted with the present key, each bound to its row.\n"
+        "0 proofs of owners rewritten.\n"
+        "Vault: 0 originals, 1 secret of tool servers and 0 proofs of sessions rewritten with the present key.\n",
+    )
+    code, said = told(["store", "reseal", "--json"], capsys)
+    assert (code, json.loads(said)) == (
+        0,
+        {
+            "texts": 0,
+            "owner_proofs": 0,
+            "vault": {"originals": 0, "secrets": 1, "session_proofs": 0, "unreadable": 0},
+        },
+    )
+    monkeypatch.setenv("WAYSTATION_KEY", old)
+    monkeypatch.delenv("WAYSTATION_PREVIOUS_KEYS")
+    code, said = told(["secrets", "list"], capsys)
+    assert (code, "this store was rewritten with a newer key" in " ".join(said.split())) == (2, True)
+    code, said = told(["store", "adopt-key", "--yes"], capsys)
+    assert (code, said) == (0, "The store now has this key. Restart all workers with this key.\n")
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "other"))
+    monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path / 'home' / 'waystation.db'}")
+    assert told(["secrets", "list"], capsys)[0] == 0

@@ -71,7 +71,7 @@ async def test_a_store_that_was_encrypted_as_a_whole_is_not_taken_for_another(tm
                 await connection.exec_driver_sql(CLEARED)
         with pytest.raises(StoreError, match="its database no longer says so"):
             await open_store(workers)
-        assert await reencrypt_store(workers) == 1
+        assert (await reencrypt_store(workers, accepts_refused=True)).texts == 1
     async with aclosing(await open_store(workers)) as store:
         assert await store.get_text(blob, TASK_1_SCOPE) == "a text"
 
@@ -102,9 +102,11 @@ async def test_an_encrypted_store_is_known_by_its_place_whatever_its_database_sa
     await attacked(workers, *statements)
     again = workers.replace(store_url=f"sqlite:///{tmp_path}/../{tmp_path.name}/waystation.db")
     for settings in (workers, again):
-        with pytest.raises(StoreError, match=r"its database no longer says so.*`waystation store reseal`"):
+        with pytest.raises(
+            StoreError, match=r"its database no longer says so.*`waystation store reseal --accept-refused`"
+        ):
             await open_store(settings)
-    assert await reencrypt_store(workers) == 1
+    assert (await reencrypt_store(workers, accepts_refused=True)).texts == 1
     await (await open_store(workers)).aclose()
 
 
@@ -214,9 +216,11 @@ async def test_a_new_database_in_the_place_of_an_encrypted_one_is_taken_once_som
     for left in tmp_path.glob("waystation.db*"):
         left.unlink()
     plain = Settings.model_validate({"home": tmp_path})
-    with pytest.raises(StoreError, match=r"another database is in its place.*`waystation store reseal`"):
+    with pytest.raises(
+        StoreError, match=r"another database is in its place.*`waystation store reseal --accept-refused`"
+    ):
         await open_store(plain)
-    assert await reencrypt_store(plain) == 0
+    assert (await reencrypt_store(plain, accepts_refused=True)).texts == 0
     await (await open_store(plain)).aclose()
 
 
@@ -225,7 +229,7 @@ async def test_encryption_is_turned_off_by_resealing(tmp_path: Path) -> None:
     async with aclosing(await open_store(workers)) as store:
         blob = await store.put_text("a text", TASK_1_SCOPE)
     off = Settings.model_validate({"home": tmp_path, "key": KEY, "encrypt_at_rest": False})
-    assert await reencrypt_store(off) == 1
+    assert (await reencrypt_store(off)).texts == 1
     async with aclosing(await open_store(off)) as store:
         assert not store.is_row_encrypted
         assert await store.get_text(blob, TASK_1_SCOPE) == "a text"

@@ -41,7 +41,10 @@ def shared_database_url(postgres: PostgresServer, migrated_database: str) -> str
 def emptied_database_url(postgres: PostgresServer, shared_database_url: str) -> str:
     rows = [table.name for table in reversed(metadata.sorted_tables) if table.name != "identity"]
     emptying = "; ".join(
-        ["UPDATE identity SET key_check = NULL, sealed_since = NULL", *(f"DELETE FROM {name}" for name in rows)]
+        [
+            "UPDATE identity SET key_check = NULL, sealed_since = NULL, row_key_check = NULL",
+            *(f"DELETE FROM {name}" for name in rows),
+        ]
     )
     postgres.run(emptying, shared_database_url.rpartition("/")[2])
     return Settings(store_url=shared_database_url).database_url

@@ -403,12 +403,12 @@ def forget_secret(name: SecretArgument) -> None:
 @asynccontextmanager
 async def _vault() -> AsyncGenerator["SqlVault"]:
     """Open the vault of this store. Raises BadInput if its key is missing."""
-    from waystation.runtime.store_setup import build_cipher, get_placeholder_key, open_store  # noqa: PLC0415  pages need no store to begin
+    from waystation.runtime.store_setup import build_store_vault, get_placeholder_key, open_store  # noqa: PLC0415  pages need no store to begin
 
     settings = Settings()
     async with aclosing(await open_store(settings)) as store:
         await get_placeholder_key(store, settings)
-        yield store.build_vault(build_cipher(settings, "vault"))
+        yield build_store_vault(store, settings)
 
 
 async def _keep(name: str, text: str) -> None:

@@ -10,9 +10,11 @@ from waystation.cli.console import OK, WORK_FAILED, ask_confirmation, print_json
 from waystation.cli.options import JsonOption
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
+from waystation.kernel.text import format_count
 from waystation.privacy.key_file import compute_key_check
+from waystation.runtime.reencryption import ResealReport
 from waystation.runtime.sql_store import SqlStore, load_store_status, migrate
-from waystation.runtime.store_setup import load_oldest_key, reencrypt_store
+from waystation.runtime.store_setup import load_known_keys, load_oldest_key, reencrypt_store, split_row_keys
 
 app = typer.Typer()
 store = typer.Typer(name="store", help="Inspect and upgrade the store's database.", no_args_is_help=True)
@@ -43,17 +45,45 @@ def migrate_store(as_json: JsonOption = False) -> None:
 
 
 @store.command("reseal")
-def reseal_store() -> None:
-    """Rewrite every text of the store: encrypted with this machine's key, or as plain text if encryption is off.
+def reseal_store(
+    accept_refused: Annotated[
+        bool,
+        typer.Option(
+            "--accept-refused",
+            help="Also rewrite what is refused now: plain rows of an encrypted store, rows under keys that an earlier "
+            "`reseal` retired, or a database that no longer says that it was encrypted or rewritten.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Rewrite everything in the store with this machine's key; texts as plain text if encryption is off.
 
-    Encrypted texts are bound to their rows. After this command, the store rejects plain texts, and texts that were
-    moved to another row; until then, it reads them. Stop the workers first, or they wait: everything is one
-    transaction.
+    The vault is always encrypted. Encrypted values are bound to their rows. After this command, the store rejects plain
+    texts, values that were moved to another row, and values under previous keys; until then, it reads plain texts and
+    values under previous keys. Stop the workers first. Everything is one transaction: if the command is interrupted,
+    nothing has changed, and you can run it again.
     """
     settings = Settings()
-    count = asyncio.run(reencrypt_store(settings))
-    kept = "encrypted, each bound to its row" if settings.encrypts_at_rest else "plain"
-    print_text(f"{count:,} texts are now {kept}.")
+    report = asyncio.run(reencrypt_store(settings, accepts_refused=accept_refused))
+    if as_json:
+        print_json(report)
+    else:
+        print_text(format_reseal_report(report, encrypts=settings.encrypts_at_rest))
+
+
+def format_reseal_report(report: ResealReport, *, encrypts: bool) -> str:
+    """Format how many rows of which kind were rewritten."""
+    vault = report.vault
+    lines = [
+        f"{format_count(report.texts, 'text')} rewritten: "
+        + ("encrypted with the present key, each bound to its row." if encrypts else "not encrypted."),
+        f"{format_count(report.owner_proofs, 'proof')} of owners rewritten.",
+        f"Vault: {format_count(vault.originals, 'original')}, {format_count(vault.secrets, 'secret')} of tool servers "
+        f"and {format_count(vault.session_proofs, 'proof')} of sessions rewritten with the present key.",
+    ]
+    if vault.unreadable:
+        lines.append(f"Vault: {format_count(vault.unreadable, 'value')} left as before: no key here decrypts them.")
+    return "\n".join(lines)
 
 
 @store.command("adopt-key")
@@ -69,16 +99,18 @@ def adopt_key(yes: Annotated[bool, typer.Option("--yes", help="Do not ask for co
 
 async def _adopt_key(*, yes: bool) -> str:
     settings = Settings()
-    check = compute_key_check(load_oldest_key(settings))
+    check, keys = compute_key_check(load_oldest_key(settings)), load_known_keys(settings)
     async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as opened:
-        if await opened.get_key_check() == check:
+        # The key under which everything was last rewritten may be lost, too.
+        has_row_key = split_row_keys(keys, opened.row_key_check) is not None
+        if await opened.get_key_check() == check and has_row_key:
             return "The store already has this key: nothing to do."
         if not yes and not await ask_confirmation(
             "Make the key of this machine the key of the store? Data that only the earlier key can decrypt "
             "stays unreadable. [y/N]"
         ):
             return "Nothing was changed: the store keeps its earlier key."
-        await opened.adopt_key(check)
+        await opened.adopt_key(check, None if has_row_key else compute_key_check(keys[0]))
     return "The store now has this key. Restart all workers with this key."
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from waystation.client.client import Client
 from waystation.kernel.errors import WaystationError
 from waystation.privacy.policy import PLACEHOLDER_PATTERN, restore_originals
-from waystation.runtime.store_setup import build_cipher_if_key_exists
+from waystation.runtime.store_setup import build_vault_if_key_exists
 from waystation.tasks.task import tenant_hash
 
 
@@ -21,11 +21,12 @@ class OwnerClient(Client):
     async def restore_placeholders(self, texts: Sequence[str]) -> Sequence[str]:
         """See base class. Texts stay as they are if the vault cannot be read."""
         found = frozenset(PLACEHOLDER_PATTERN.findall("\n".join(texts)))
-        cipher = build_cipher_if_key_exists(self._settings, "vault") if found else None
-        if cipher is None:
+        if not found:
             return texts
         try:
-            originals = await self._store.build_vault(cipher).load_originals(tenant_hash(self._settings.tenant), found)
+            if (vault := build_vault_if_key_exists(self._store, self._settings)) is None:
+                return texts
+            originals = await vault.load_originals(tenant_hash(self._settings.tenant), found)
         except WaystationError:
             return texts
         on_one_line = {placeholder: " ".join(original.split()) for placeholder, original in originals.items()}

@@ -34,8 +34,8 @@ from waystation.privacy.policy import (
 from waystation.privacy.vault_repository import SqlVault
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import (
-    build_cipher,
     build_client_data_converter,
+    build_store_vault,
     build_wrong_key_error,
     get_placeholder_key,
     open_store,
@@ -178,7 +178,7 @@ async def open_person_search(settings: Settings, value: str, kind: str | None) -
         # These depend on the sentence: a language model often does not recognise a name alone, or as another type.
         types = recognised | NAME_TYPES if not wanted and recognised <= NAME_TYPES else recognised
         made = {build_placeholder(key, tenant_hash(settings.tenant), one, given) for one in types}
-        vault = store.build_vault(build_cipher(settings, "vault"))
+        vault = build_store_vault(store, settings)
         placeholders = made | await _kept(settings, vault, given)
         sought = ErasureQuery(given, tuple(sorted(placeholders)))
         yield PersonSearch(settings, store, vault, key, sought, bool(recognised), tuple(sorted(types)))

@@ -14,8 +14,8 @@ from waystation.planning.plan import PLANNING_ID, Plan, find_share_errors
 from waystation.privacy.policy import RestoredText, select_stricter_policy
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import (
-    build_cipher_if_key_exists,
     build_missing_key_error,
+    build_vault_if_key_exists,
     build_wrong_key_error,
     get_placeholder_key,
     open_store,
@@ -201,11 +201,11 @@ async def restore_tenant_text(settings: Settings, text: str) -> RestoredText:
 async def _restored(settings: Settings, store: SqlStore, text: str) -> RestoredText:
     from waystation.agents.redaction import restore_text_from_vault  # noqa: PLC0415  lists restore nothing
 
-    cipher = build_cipher_if_key_exists(settings, "vault")
-    if cipher is None:
+    vault = build_vault_if_key_exists(store, settings)
+    if vault is None:
         raise build_missing_key_error(settings, "what placeholders stand for")
     try:
-        return await restore_text_from_vault(text, store.build_vault(cipher), tenant_hash(settings.tenant))
+        return await restore_text_from_vault(text, vault, tenant_hash(settings.tenant))
     except WrongKey:
         raise build_wrong_key_error(settings) from None
 

@@ -241,6 +241,7 @@ NOT_IN_A_FILE = {
     "qdrant_api_key": "it is a secret",
     "key": "it is a secret",
     "previous_keys": "it contains secrets",
+    "placeholder_key": "it is a secret",
     "codec_token": "it is a secret",
     "token": "it is a secret",
     "embedder_key": "it is a secret",

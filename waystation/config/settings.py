@@ -74,7 +74,13 @@ class EncryptionSettings(SettingSection):
     previous_keys: SecretStr | None = Field(
         default=None,
         description="Earlier keys in hex, separated by commas, the newest first. Data that they encrypted stays "
-        "readable, and the last of them determines the placeholders.",
+        "readable, and the last of them determines the placeholders. After `waystation store reseal`, they no longer "
+        "decrypt rows of the store.",
+    )
+    placeholder_key: SecretStr | None = Field(
+        default=None,
+        description="Earlier key in hex that determines the placeholders, and decrypts nothing. Default: the last key "
+        "in WAYSTATION_PREVIOUS_KEYS, otherwise WAYSTATION_KEY.",
     )
     encrypt_payloads: bool | None = Field(
         default=None,

@@ -15,5 +15,6 @@ class Cipher(Protocol):
 
         Raises:
             WrongKey: no available key decrypts them.
+            RetiredKey: only a key that is no longer accepted decrypts them.
         """
         ...

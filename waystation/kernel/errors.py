@@ -12,6 +12,7 @@ WaystationError
 │   ├── RequestConflict             the request id was used before, for a different request
 │   ├── TextNotFoundError           no text with that content hash in this store: forgotten, or never there
 │   ├── WrongStore                  the task belongs to another store than this worker's
+│   ├── RetiredKey                  a row was written with a key that `waystation store reseal` has retired
 │   └── StoreUnavailable            the database does not answer; retryable; exit code 3
 ├── ModelError
 │   ├── ModelUnavailable            retryable (rate limit, overload, connection)
@@ -125,6 +126,18 @@ class WrongStore(StoreError):
             "use the worker's WAYSTATION_HOME or database, or start a worker on yours"
         )
         self.wanted, self.found = wanted, found
+
+
+class RetiredKey(StoreError):
+    """A row was written with a previous key, although everything was rewritten under a newer one since."""
+
+    def __init__(self, place: str = "the store") -> None:
+        super().__init__(
+            f"a value in {place} was written with a previous key, although `waystation store reseal` has rewritten "
+            "everything with a newer one since: someone with the previous key has written it, or a worker that was not "
+            "restarted. Restore the database from a backup that was made after reseal, or accept the value as it is "
+            "with `waystation store reseal --accept-refused`"
+        )
 
 
 class StoreUnavailable(StoreError):

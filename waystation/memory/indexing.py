@@ -13,7 +13,7 @@ from waystation.documents.name_redaction import redact_document_text, redact_nam
 from waystation.documents.ports import DocumentReader, DocumentSplitter, DocumentStore, DocumentUpdateReader
 from waystation.documents.redacted_documents import RedactedDocumentStore, build_document_names, redact_document_names
 from waystation.kernel.clock import Clock
-from waystation.kernel.errors import MemoryUnavailable, PassagesRejectedError, RedactionFailed, WrongKey
+from waystation.kernel.errors import MemoryUnavailable, PassagesRejectedError, RedactionFailed, RetiredKey, WrongKey
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.scopes import SessionScope, SystemScope, TaskScope
 from waystation.kernel.value import Value
@@ -488,7 +488,7 @@ class MemoryRecall:
         names: Mapping[str, str] = {}
         try:
             names = await self.vault.load_originals(tenant, there, session)
-        except WrongKey as unreadable:
+        except (WrongKey, RetiredKey) as unreadable:
             _log.warning("names in recalled passages stay replaced: %s", unreadable)
         kept = frozenset(PLACEHOLDER_PATTERN.findall(asked[0]))
         return _Names(names, {one: name for one, name in names.items() if self.shows_names and one not in kept})

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from waystation.kernel.errors import WrongKey
+from waystation.kernel.errors import RetiredKey, WrongKey
 
 KeyPurpose = Literal["placeholders", "vault", "rest", "payloads"]
 
@@ -75,12 +75,16 @@ class AesGcmCipher:
 
 
 class MultiKeyCipher:
-    """Implements the port `Cipher` for one purpose of several keys: encrypts with the first, decrypts with any."""
+    """Implements the port `Cipher` for one purpose of several keys: encrypts with the first, decrypts with any.
 
-    def __init__(self, sealers: Sequence[AesGcmCipher]) -> None:
+    What a retired key encrypted is refused, although that key is known: whoever it leaked to could have encrypted it.
+    """
+
+    def __init__(self, sealers: Sequence[AesGcmCipher], retired: Sequence[AesGcmCipher] = ()) -> None:
         """`sealers` holds at least one cipher."""
         self._first = sealers[0]
         self._by_id = {bytes.fromhex(sealer.key_id): sealer for sealer in reversed(sealers)}
+        self._retired = {bytes.fromhex(sealer.key_id) for sealer in retired} - self._by_id.keys()
 
     def encrypt(self, plain: bytes, context: bytes) -> bytes:
         """See `AesGcmCipher`."""
@@ -91,5 +95,9 @@ class MultiKeyCipher:
 
         Raises:
             WrongKey: none of the keys decrypts the bytes.
+            RetiredKey: a retired key encrypted them.
         """
-        return self._by_id.get(sealed[len(VERSION) : _HEADER_BYTES], self._first).decrypt(sealed, context)
+        key_id = sealed[len(VERSION) : _HEADER_BYTES]
+        if key_id in self._retired:
+            raise RetiredKey
+        return self._by_id.get(key_id, self._first).decrypt(sealed, context)

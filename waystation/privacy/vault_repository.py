@@ -1,16 +1,19 @@
 """The vault: originals behind placeholders, each encrypted for its own tenant and placeholder."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import ColumnElement, RowMapping, Table, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.kernel.cipher import Cipher
 from waystation.kernel.clock import Clock
-from waystation.kernel.errors import WrongKey
+from waystation.kernel.errors import RetiredKey, WrongKey
+from waystation.kernel.temporal_names import TOOL_SECRETS
+from waystation.kernel.value import Value
 from waystation.privacy.policy import VaultEntry
 from waystation.store.engine import (
+    MAX_VALUES_PER_STATEMENT,
     Database,
     SqlRepository,
     insert_missing,
@@ -21,6 +24,19 @@ from waystation.store.engine import (
     write_transaction,
 )
 from waystation.store.schema import vault, vault_sessions
+
+
+class VaultCounts(Value):
+    """Rows of the vault that were rewritten with the present key, and those that no key decrypts."""
+
+    originals: int = 0
+    """Values behind placeholders."""
+    secrets: int = 0
+    """Secrets of tool servers."""
+    session_proofs: int = 0
+    """Proofs of the sessions in which a value occurred."""
+    unreadable: int = 0
+    """Originals and secrets that no available key decrypts. They stay as they are."""
 
 
 class SqlVault(SqlRepository):
@@ -56,6 +72,7 @@ class SqlVault(SqlRepository):
 
         Raises:
             WrongKey: no available key decrypts an original.
+            RetiredKey: an original was written with a key that is no longer accepted.
         """
         if session is not None:
             placeholders = await self._met(connection, tenant, placeholders, session)
@@ -106,7 +123,7 @@ class SqlVault(SqlRepository):
         return sum(gone.rowcount for gone in dropped)
 
     def _opened(self, tenant: str, placeholder: str, original: bytes) -> str:
-        return self._cipher.decrypt(original, _context(tenant, placeholder)).decode("utf-8", "surrogatepass")
+        return _decrypted(self._cipher, tenant, placeholder, original).decode("utf-8", "surrogatepass")
 
     @read_transaction
     async def _fingerprints(
@@ -150,15 +167,9 @@ class SqlVault(SqlRepository):
                 row.placeholder
                 for batch in iter_batches(placeholders)
                 for row in await connection.execute(select(vault_sessions).where(*_noted(tenant, batch, session)))
-                if self._proves(row.proof, _meeting(tenant, row.placeholder, session))
+                if _is_proof(self._cipher, row.proof, _meeting(tenant, row.placeholder, session))
             ]
         )
-
-    def _proves(self, proof: bytes | None, meeting: bytes) -> bool:
-        try:
-            return proof is not None and self._cipher.decrypt(proof, meeting) == b""
-        except WrongKey:
-            return False
 
     @write_transaction
     async def _add(self, connection: AsyncConnection, tenant: str, originals: Sequence[VaultEntry]) -> None:
@@ -175,6 +186,63 @@ class SqlVault(SqlRepository):
             "original": sealed,
             "kept_at": self._clock(),
         }
+
+
+async def reencrypt_vault(connection: AsyncConnection, cipher: Cipher) -> VaultCounts:
+    """Rewrite all originals, secrets and proofs of sessions with the key with which this cipher encrypts.
+
+    What no available key decrypts stays as it is: it was unreadable before, for example since its key was lost, and a
+    proof without a known key proves nothing.
+
+    Raises:
+        RetiredKey: an original was written with a key that is no longer accepted.
+    """
+    originals = secrets = unreadable = session_proofs = 0
+    async for row in _iter_rows(connection, vault):
+        context = _context(str(row["tenant"]), str(row["placeholder"]))
+        try:
+            plain = _decrypted(cipher, str(row["tenant"]), str(row["placeholder"]), bytes(row["original"]))
+        except WrongKey:
+            unreadable += 1
+            continue
+        here = (vault.c.tenant == row["tenant"], vault.c.placeholder == row["placeholder"])
+        await connection.execute(update(vault).where(*here).values(original=cipher.encrypt(plain, context)))
+        if row["tenant"] == TOOL_SECRETS:
+            secrets += 1
+        else:
+            originals += 1
+    async for row in _iter_rows(connection, vault_sessions):
+        tenant, placeholder, session = str(row["tenant"]), str(row["placeholder"]), str(row["session"])
+        meeting = _meeting(tenant, placeholder, session)
+        if _is_proof(cipher, row["proof"], meeting):
+            here = _noted(tenant, [placeholder], session)
+            await connection.execute(update(vault_sessions).where(*here).values(proof=cipher.encrypt(b"", meeting)))
+            session_proofs += 1
+    return VaultCounts(originals=originals, secrets=secrets, session_proofs=session_proofs, unreadable=unreadable)
+
+
+async def _iter_rows(connection: AsyncConnection, table: Table) -> AsyncIterator[RowMapping]:
+    """Iterate over the rows of a table in batches. Its keys must not change meanwhile."""
+    total = (await connection.execute(select(func.count()).select_from(table))).scalar_one()
+    key = tuple(table.primary_key)
+    for first in range(0, total, MAX_VALUES_PER_STATEMENT):
+        batch = select(table).order_by(*key).limit(MAX_VALUES_PER_STATEMENT).offset(first)
+        for row in (await connection.execute(batch)).mappings().all():
+            yield row
+
+
+def _decrypted(cipher: Cipher, tenant: str, placeholder: str, original: bytes) -> bytes:
+    try:
+        return cipher.decrypt(original, _context(tenant, placeholder))
+    except RetiredKey:
+        raise RetiredKey("vault.original") from None
+
+
+def _is_proof(cipher: Cipher, proof: bytes | None, meeting: bytes) -> bool:
+    try:
+        return proof is not None and cipher.decrypt(proof, meeting) == b""
+    except (WrongKey, RetiredKey):
+        return False
 
 
 def _noted(tenant: str, placeholders: Sequence[str], session: str) -> Sequence[ColumnElement[bool]]:

@@ -23,7 +23,7 @@ from waystation.kernel.value import Value
 from waystation.memory.outbox_repository import SqlOutbox, SqlResultOutbox
 from waystation.models.limit_repository import SqlLimitRepository
 from waystation.privacy.vault_repository import SqlVault
-from waystation.runtime.reencryption import is_row_encrypted
+from waystation.runtime.reencryption import is_row_encrypted, load_row_key_check
 from waystation.store.encryption import (
     BYTES_MARK,
     TEXT_MARK,
@@ -78,6 +78,9 @@ class SqlStore(
 ):
     """Every port to the store, on one SQLite or PostgreSQL database."""
 
+    row_key_check: str | None = None
+    """Check of the key under which everything was last rewritten, as the database named it when it was opened."""
+
     @classmethod
     async def open(
         cls,
@@ -103,8 +106,11 @@ class SqlStore(
                 store_id = await run_to_completion(open_ready_store(database, clock, new_store_id))
                 if await run_to_completion(is_row_encrypted(database, clock, seals=at_rest.encrypts)):
                     database.enforce_encryption()
+                row_key_check = await run_to_completion(load_row_key_check(database))
             on_failure.pop_all()
-        return cls(database, clock, store_id)
+        store = cls(database, clock, store_id)
+        store.row_key_check = row_key_check
+        return store
 
     @write_transaction
     async def claim_key(self, connection: AsyncConnection, check: str) -> bool:
@@ -113,10 +119,14 @@ class SqlStore(
         return (await connection.execute(first.returning(identity.c.key_check))).scalar_one() == check
 
     @write_transaction
-    async def adopt_key(self, connection: AsyncConnection, check: str) -> str | None:
-        """Make the key with this check the store's, whatever it was before. Returns the previous check."""
+    async def adopt_key(self, connection: AsyncConnection, check: str, row_key_check: str | None = None) -> str | None:
+        """Make the key with this check the store's, whatever it was before. Returns the previous check.
+
+        A `row_key_check` replaces the check of the key under which everything was last rewritten.
+        """
         before = (await connection.execute(select(identity.c.key_check))).scalar_one()
-        await connection.execute(update(identity).values(key_check=check))
+        rows = {} if row_key_check is None else {"row_key_check": row_key_check}
+        await connection.execute(update(identity).values(key_check=check, **rows))
         return before
 
     def build_vault(self, cipher: Cipher) -> SqlVault:

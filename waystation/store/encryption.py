@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 
 from waystation.kernel.cipher import Cipher
-from waystation.kernel.errors import StoreError, WrongKey
+from waystation.kernel.errors import RetiredKey, StoreError, WrongKey
 
 TEXT_MARK = "\x01"
 """JSON has no such character, and it is removed from what people write."""
@@ -144,6 +144,7 @@ class EncryptedText(TypeDecorator[str]):
 
         Raises:
             WrongKey: no available key decrypts it.
+            RetiredKey: it was encrypted with a key that is no longer accepted.
             StoreError: it is plain although everything must be encrypted.
         """
         if value is None:
@@ -248,7 +249,7 @@ def _require_loose(at_rest: EncryptionConfig, place: str) -> None:
         raise StoreError(
             f"a value in {place} is not encrypted and bound to its row, although everything else in this "
             "store is: another program has written it. Restore the database from a backup, or accept the "
-            "value as it is with `waystation store reseal`"
+            "value as it is with `waystation store reseal --accept-refused`"
         )
 
 
@@ -258,6 +259,8 @@ def _opened(dialect: Dialect, sealed: bytes, context: bytes) -> bytes:
         raise _unreadable("it is encrypted, and the key is missing")
     try:
         kept = cipher.decrypt(sealed, context)
+    except RetiredKey:
+        raise RetiredKey(context.partition(b"\x00")[0].decode()) from None
     except WrongKey as error:
         raise _unreadable(str(error)) from None
     # Only a holder of the key can have written it, so it is not made to expand without end.

@@ -30,6 +30,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from waystation.kernel.cipher import Cipher
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, WaystationError, WrongStore
 from waystation.kernel.scopes import ReadScope, SessionScope, SystemScope, TaskScope
@@ -101,6 +102,10 @@ class Database:
     def enforce_encryption(self) -> None:
         """From now on, reject reading or writing values that are not encrypted for their row."""
         set_encryption(self._engine.dialect, replace(get_encryption(self._engine.dialect), strict=True))
+
+    def replace_cipher(self, cipher: Cipher | None) -> None:
+        """From now on, decrypt and encrypt values with this cipher."""
+        set_encryption(self._engine.dialect, replace(get_encryption(self._engine.dialect), cipher=cipher))
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncConnection]:

@@ -25,7 +25,7 @@ from waystation.store.encryption import EncryptedBytes, EncryptedString, Encrypt
 
 FIRST_REVISION = "0100"
 """Lower numbers were used before the first release; a database with one is rejected."""
-REVISION = "0100"
+REVISION = "0101"
 """Revisions are four-digit numbers, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -98,6 +98,8 @@ identity = Table(
     Column("key_check", String),
     # When everything became encrypted and bound to its row; since then anything else is rejected.
     Column("sealed_since", UtcDateTime),
+    # The key under which everything was last rewritten, by its check: what an older one wrote is rejected since.
+    Column("row_key_check", String),
 )
 
 tasks = Table(
