@@ -25,7 +25,7 @@ FINISHING = {"temporal-schema", "temporal-namespace", "store-database", "migrate
 WORKERS = {"workflows", "agents", "context"}
 NEXT = {f"{name}-next" for name in WORKERS}
 OURS = {*WORKERS, *NEXT, "migrate", "serve", "codec", "cli"}
-OPTIONAL = {"BUILD", "NEXT_BUILD", "PAGES_HOST", "WAYSTATION_PREVIOUS_KEYS", "WAYSTATION_PLACEHOLDER_KEY"}
+OPTIONAL = {"BUILD", "NEXT_BUILD", "PAGES_HOST"}
 PROFILES = ("cli", "next")
 
 
@@ -131,14 +131,15 @@ def test_only_the_variables_that_are_explained_are_read() -> None:
     assert variables.keys() == SECRETS | OPTIONAL
 
 
-def test_every_service_with_the_key_has_the_earlier_keys_too(compose: Compose) -> None:
-    replaced = compose_config({**GIVEN, "WAYSTATION_PREVIOUS_KEYS": "the-earlier-keys"})
+@pytest.mark.parametrize("variable", ["WAYSTATION_PREVIOUS_KEYS", "WAYSTATION_PLACEHOLDER_KEY"])
+def test_every_service_with_the_key_has_the_earlier_keys_too(compose: Compose, variable: str) -> None:
+    replaced = compose_config({**GIVEN, variable: "the-earlier-keys"})
     services = Compose.model_validate_json(replaced.stdout).services
     with_key = {name for name, service in services.items() if "WAYSTATION_KEY" in service.environment}
     assert with_key == OURS - {"migrate"}
-    earlier = {name: services[name].environment.get("WAYSTATION_PREVIOUS_KEYS") for name in with_key}
+    earlier = {name: services[name].environment.get(variable) for name in with_key}
     assert earlier == dict.fromkeys(with_key, "the-earlier-keys")
-    assert {compose.services[name].environment.get("WAYSTATION_PREVIOUS_KEYS") for name in with_key} == {None}
+    assert {compose.services[name].environment.get(variable) for name in with_key} == {None}
 
 
 def test_every_variable_of_ours_is_a_setting(compose: Compose) -> None:
