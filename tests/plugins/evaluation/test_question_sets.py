@@ -40,9 +40,9 @@ def test_scalars_are_text_as_they_are_written(tmp_path: Path) -> None:
         ((GOOD[GOOD.index("questions") :], "questions: []"), "line 3: questions: it is empty"),
         ((GOOD, ""), "is empty"),
         ((GOOD, "- a\n- b\n"), "line 1: "),
-        (("[3.10,", "[3.10,,"), "no YAML"),
+        (("[3.10,", "[3.10,,"), "invalid YAML"),
         (("docs]", "&a docs, *a]"), "aliases"),
-        ((GOOD, "[" * 3_000), "no YAML"),
+        ((GOOD, "[" * 3_000), "invalid YAML"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, change: tuple[str, str], complaint: str) -> None:
