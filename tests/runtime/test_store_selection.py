@@ -127,7 +127,7 @@ async def test_a_machine_without_memory_refuses_a_plain_store_if_encryption_is_d
     await attacked(first, *statements)
     with pytest.raises(StoreError, match=r"demands an encrypted store.*`waystation store reseal`.*from a backup"):
         await open_store(restarted)
-    assert await reencrypt_store(restarted) == 1
+    assert (await reencrypt_store(restarted)).texts == 1
     await (await open_store(restarted)).aclose()
 
 
@@ -269,6 +269,9 @@ def test_beside_a_store_that_knows_a_key_no_other_one_is_made_or_used(
     load_or_create_installation_key(settings)
     assert run(redact) == 2
     assert f"the key in {settings.key_file} is not the key of the store's placeholders" in capsys.readouterr().err
+    monkeypatch.setenv("WAYSTATION_PLACEHOLDER_KEY", "0" * 64)
+    assert run(redact) == 2
+    assert "the key in WAYSTATION_PLACEHOLDER_KEY is not the key of the store's placeholders" in capsys.readouterr().err
 
 
 def test_where_the_store_does_not_answer_a_key_that_is_here_is_used_and_none_is_made(

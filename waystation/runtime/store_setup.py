@@ -152,6 +152,11 @@ def build_placeholder_key_missing_error(settings: Settings) -> BadInput:
 
 def build_placeholder_key_mismatch_error(settings: Settings) -> BadInput:
     """Build the error for a person whose key does not match the store's placeholders."""
+    if settings.placeholder_key is not None:
+        return BadInput(
+            "the key in WAYSTATION_PLACEHOLDER_KEY is not the key of the store's placeholders: set it to the oldest "
+            "key, as the workers have it. It stays the same when WAYSTATION_KEY is replaced again"
+        )
     given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
     return BadInput(
         f"the key in {given} is not the key of the store's placeholders: set WAYSTATION_KEY to the key of the "
@@ -183,6 +188,7 @@ async def open_store(settings: Settings) -> SqlStore:
     """
     store = await _opened(settings)
     try:
+        _require_demanded_encryption(store, settings)
         await _compare_with_memory(store, settings)
     except BaseException:
         await store.aclose()
@@ -190,17 +196,23 @@ async def open_store(settings: Settings) -> SqlStore:
     return store
 
 
-async def _compare_with_memory(store: SqlStore, settings: Settings) -> None:
-    """Refuse a database that says less than it did when this machine last opened it, and remember what it says."""
-    store_id = await store.get_store_id()
+def _require_demanded_encryption(store: SqlStore, settings: Settings) -> None:
+    """Refuse a store with plain texts if WAYSTATION_ENCRYPT_AT_REST is true, and not only implied by a key.
+
+    The one check that needs no file in the home folder.
+    """
     if not store.is_row_encrypted and settings.encrypt_at_rest:
-        # Said explicitly, and not only by a key: the one check that needs no file in the home folder.
         raise StoreError(
             "WAYSTATION_ENCRYPT_AT_REST=true demands an encrypted store, but the database does not say that all texts "
             "of this one are encrypted. If encryption was just turned on, stop the workers and run "
             "`waystation store reseal`. If the store was encrypted before, another program has changed the database: "
             "restore it from a backup"
         )
+
+
+async def _compare_with_memory(store: SqlStore, settings: Settings) -> None:
+    """Refuse a database that says less than it did when this machine last opened it, and remember what it says."""
+    store_id = await store.get_store_id()
     if not store.is_row_encrypted and any(seen.exists() for seen in _seen_sealed(settings, store_id)):
         raise StoreError(
             "this store was fully encrypted, but its database no longer says so: "
