@@ -33,7 +33,7 @@ from waystation.config.settings import Settings
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.search import HybridDocumentSearch, split_into_passages
-from waystation.documents.table_redaction import ColumnRedactor
+from waystation.documents.table_redaction import TableRedactor
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.imports import pause_gc_for_imports
@@ -199,7 +199,7 @@ class ActivityDeps:
         """Reads and queries tables; caches redacted tables for a while."""
         if self.tool_backends is None or self.placeholders is None:
             return None
-        return RedactedTableReader(self.tool_backends.tables, ColumnRedactor(self.redactor, self.placeholders), utc_now)
+        return RedactedTableReader(self.tool_backends.tables, TableRedactor(self.redactor, self.placeholders), utc_now)
 
     @property
     def outbox_drainer(self) -> OutboxDrainer:
@@ -318,7 +318,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflow workers do not need.
     with pause_gc_for_imports():
         from waystation.memory.embedders.local import find_word_embedder  # noqa: PLC0415
-        from waystation.runtime.plugins import open_plugins  # noqa: PLC0415
+        from waystation.runtime.plugins import build_plugin_registry  # noqa: PLC0415
         from waystation.runtime.redaction_setup import build_redaction_config, create_redactor, open_embedder  # noqa: PLC0415
         from waystation.workers.external_systems import open_compaction_hooks  # noqa: PLC0415
         from waystation.workers.memory import open_memory  # noqa: PLC0415
@@ -329,7 +329,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
         embedder = await stack.enter_async_context(open_embedder(settings))
         memory = await stack.enter_async_context(open_memory(settings, embedder))
         # What the settings name and is not there is told of before anything is paid.
-        tools = open_plugins(settings).create_tools()
+        tools = build_plugin_registry(settings).create_tools()
         key = load_oldest_key(settings)
         model = create_model_router(settings, _pacing(settings, store, key))
         stack.push_async_callback(model.aclose)

@@ -55,7 +55,7 @@ async def open_server_draft(
         yield draft
 
 
-async def has_server_memory(settings: Settings, url: str) -> bool:
+async def does_memory_collection_exist(settings: Settings, url: str) -> bool:
     """Return whether a worker has made the memory already. Raises BadInput, MemoryUnavailable."""
     server = build_qdrant_server(settings, url)
     client = server.create_client(_CHECK_SECONDS)

@@ -45,7 +45,7 @@ from waystation.models.ports import (
 from waystation.models.profiles import OFFLINE_MODEL, format_model_name, parse_model_name
 from waystation.models.rate_limiter import MAX_QUEUE_SECONDS, CallSize, LimiterContext, RateLimiter
 from waystation.plugins.api import ChatModelContext
-from waystation.runtime.plugins import open_plugins
+from waystation.runtime.plugins import build_plugin_registry
 
 _log = logging.getLogger(__name__)
 
@@ -371,7 +371,7 @@ def _model_at_endpoint(settings: Settings, endpoint: NamedEndpoint, row: ModelEn
     if not endpoint.is_plugin:
         return create_endpoint_model(endpoint, row, patience)
     context = ChatModelContext(endpoint, row, _load_endpoint_key(endpoint), patience)
-    return open_plugins(settings).create_chat_model(context)
+    return build_plugin_registry(settings).create_chat_model(context)
 
 
 def create_probe_model(settings: Settings, model: str, endpoint: ModelEndpoint) -> ChatModel:

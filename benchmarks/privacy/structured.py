@@ -22,7 +22,7 @@ from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
 from waystation.documents.documents import SourceDocument
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.table_engine.engine import DuckDbTableEngine
-from waystation.documents.table_redaction import ColumnRedactor
+from waystation.documents.table_redaction import TableRedactor
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import TextDestination
@@ -141,7 +141,7 @@ class Reader:
             redactor=self.redactor,
             redacted_documents=RedactedDocumentStore(self.env.store, self.redactor),
             tables=RedactedTableReader(
-                DuckDbTableEngine(), ColumnRedactor(self.redactor, self.originals), self.env.clock
+                DuckDbTableEngine(), TableRedactor(self.redactor, self.originals), self.env.clock
             ),
         )
         given = {key: value for key, value in ({"name": self.document.name} | arguments).items() if value is not None}

@@ -10,7 +10,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from benchmarks.reference.markdown import fill_paragraphs, render_page, render_table
-from waystation.cli.main import GROUPS, build_app
+from waystation.cli.main import GROUPS, build_command_line_app
 
 INTRODUCTION = """
 Every command explains itself with `--help`. `--json`, where a command has it, prints JSON with stable keys. TASK is
@@ -33,7 +33,7 @@ def render_commands_page() -> str:
 
 
 def _get_group(name: str | None) -> TyperGroup:
-    group = get_command(build_app(name))
+    group = get_command(build_command_line_app(name))
     if not isinstance(group, TyperGroup):
         raise TypeError(f"the command line with {name} has no commands")
     return group

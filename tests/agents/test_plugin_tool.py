@@ -36,7 +36,7 @@ from waystation.kernel.roles import AgentRole
 from waystation.models.ports import ModelResponse
 from waystation.privacy.keys import AesGcmCipher
 from waystation.reports.reviewers import REVIEW_REPORT, REVISE_PLAN
-from waystation.runtime.plugins import open_plugins
+from waystation.runtime.plugins import build_plugin_registry
 from waystation.runtime.redaction_setup import build_redaction_config, create_redactor
 from waystation.security.placeholders import compute_fingerprint
 from waystation.security.untrusted import wrap_untrusted
@@ -225,7 +225,7 @@ async def run_leg(env: AgentEnvironment, deps: AgentDeps, replies: Sequence[Mode
 async def test_an_agent_works_with_a_tool_of_a_plugin_in_a_whole_leg(
     env: AgentEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deps = with_tools(env, *open_plugins(enable_examples(tmp_path, monkeypatch)).create_tools())
+    deps = with_tools(env, *build_plugin_registry(enable_examples(tmp_path, monkeypatch)).create_tools())
     calls = make_scripted_response(
         make_tool_use("unit_convert", "c1", value=4.0, unit="km", to="mi"),
         make_tool_use("unit_convert", "c2", value=1, unit="km", to="kg"),

@@ -19,7 +19,7 @@ from waystation.context.transcript import ToolUse
 from waystation.documents.documents import SourceDocument
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.table_engine.engine import DuckDbTableEngine
-from waystation.documents.table_redaction import ColumnRedactor
+from waystation.documents.table_redaction import TableRedactor
 from waystation.kernel.errors import TextRedactionError
 from waystation.privacy.policy import TEXT_LEFT_OUT, RedactionResult, TextDestination, VaultEntry, make_failed_redaction
 from waystation.testing.doubles import PlainRedactor
@@ -208,7 +208,7 @@ async def test_a_column_that_cannot_be_looked_at_is_private_and_the_task_goes_on
     document = f"name,key,pay\nBo,none,10\nCy | Di,{SECRET},20"
     redactor = Stubborn(document, look, gives_up=gives_up)
     await bare_env.open_task([SourceDocument(name="staff.csv", text=document)])
-    tables = RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(redactor, redactor), bare_env.clock)
+    tables = RedactedTableReader(DuckDbTableEngine(), TableRedactor(redactor, redactor), bare_env.clock)
     redacted = RedactedDocumentStore(bare_env.store, redactor)
     box = Toolbox(
         [QueryTableTool(bare_env.store, redacted, tables)],

@@ -23,7 +23,7 @@ from waystation.documents.redacted_documents import RedactedDocumentStore, Redac
 from waystation.documents.table_engine import engine_child
 from waystation.documents.table_engine.engine import DuckDbTableEngine, EngineRequest, EngineResponse
 from waystation.documents.table_engine.grid import read_grid
-from waystation.documents.table_redaction import ColumnRedactor
+from waystation.documents.table_redaction import TableRedactor
 from waystation.documents.tables import QueryResult, Table, TableText
 from waystation.kernel.errors import TableQueryError
 from waystation.plugins.redaction.redactor import PresidioRedactor
@@ -118,7 +118,7 @@ def analyst_of(env: AgentEnvironment, presidio: PresidioRedactor, engine: TableE
     vault = env.store.build_vault(AesGcmCipher(KEY, "vault"))
     originals = VaultPlaceholderFactory(vault, partial(compute_fingerprint, KEY), lambda: NOON)
     redactor = TextRedactor(presidio, originals)
-    return Analyst(env, redactor, RedactedTableReader(engine, ColumnRedactor(redactor, originals), env.clock))
+    return Analyst(env, redactor, RedactedTableReader(engine, TableRedactor(redactor, originals), env.clock))
 
 
 @pytest.fixture(scope="module")
@@ -369,7 +369,7 @@ class Addresses:
 
 async def test_a_long_cell_full_of_private_values_takes_as_long_as_it_is() -> None:
     found = Addresses()
-    columns = ColumnRedactor(found, found)
+    columns = TableRedactor(found, found)
 
     async def seconds(addresses: int) -> float:
         cell = "a@b.co " * addresses

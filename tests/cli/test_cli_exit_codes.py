@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from waystation.cli.main import COMMANDS, build_app, run
+from waystation.cli.main import COMMANDS, build_command_line_app, run
 
 HEAVY = ("temporalio", "sqlalchemy", "spacy", "presidio_analyzer", "anthropic", "qdrant_client", "pydantic_settings")
 
@@ -136,5 +136,5 @@ def test_nothing_to_stop_is_no_failure(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_only_the_called_command_is_imported() -> None:
-    assert len(build_app("show").registered_groups) == 1
-    assert len(build_app(None).registered_commands) == len(COMMANDS)
+    assert len(build_command_line_app("show").registered_groups) == 1
+    assert len(build_command_line_app(None).registered_commands) == len(COMMANDS)

@@ -89,8 +89,8 @@ def test_the_source_distribution_builds_the_same_wheel(dist: Path, wheel: dict[s
 
 LOADED = """
 from waystation.config.settings import Settings
-from waystation.runtime.plugins import open_plugins
-plugins = open_plugins(Settings())
+from waystation.runtime.plugins import build_plugin_registry
+plugins = build_plugin_registry(Settings())
 plugins.validate()
 print(*(plugin.name for plugin in plugins.enabled))
 """

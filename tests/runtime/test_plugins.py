@@ -18,7 +18,7 @@ from waystation.models.ports import ModelRequest
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.plugins.api import ChatModelContext, PluginGroup
 from waystation.privacy.policy import TextDestination
-from waystation.runtime.plugins import open_plugins
+from waystation.runtime.plugins import build_plugin_registry
 from waystation.runtime.redaction_setup import build_redaction_config, create_redactor, list_placeholder_types
 from waystation.workers.models import create_model_router
 
@@ -64,7 +64,7 @@ async def test_nothing_is_imported_of_a_plugin_that_is_installed_and_not_enabled
 ) -> None:
     install_package(tmp_path, monkeypatch, HOSTILE)
     settings = Settings()
-    plugins = open_plugins(settings)
+    plugins = build_plugin_registry(settings)
     plugins.validate()
     create_redactor(settings, KEY).close()
     router = create_model_router(settings)
@@ -76,12 +76,12 @@ async def test_nothing_is_imported_of_a_plugin_that_is_installed_and_not_enabled
     assert {one.package for one in plugins.disabled} == {"hostile 1.0"}
     assert "hostile" not in sys.modules
     with pytest.raises(SystemExit):
-        open_plugins(with_plugins("hostile")).validate()
+        build_plugin_registry(with_plugins("hostile")).validate()
 
 
 def test_our_own_are_enabled_by_the_same_setting_unless_it_disables_them() -> None:
-    assert [one.name for one in open_plugins(Settings()).enabled] == ["redaction", "offline"]
-    assert [one.name for one in open_plugins(with_plugins("-offline")).enabled] == ["redaction"]
+    assert [one.name for one in build_plugin_registry(Settings()).enabled] == ["redaction", "offline"]
+    assert [one.name for one in build_plugin_registry(with_plugins("-offline")).enabled] == ["redaction"]
     assert Settings.model_validate({"plugins": "b, a,-redaction"}).enabled_plugins == ("offline", "b", "a")
 
 
@@ -102,7 +102,7 @@ def test_a_plugin_that_is_named_and_not_installed_is_told_of_with_what_to_do(
 ) -> None:
     install_examples(tmp_path, monkeypatch)
     with pytest.raises(BadInput) as refused:
-        open_plugins(with_plugins("unit-convert"))
+        build_plugin_registry(with_plugins("unit-convert"))
     said = str(refused.value)
     assert "the plug-in unit-convert is enabled but not installed" in said
     assert "did you mean unit_convert (a tool, of waystation_examples_metadata 1.0)?" in said
@@ -115,9 +115,9 @@ def test_a_name_that_two_packages_have_is_refused_also_in_other_groups(
 ) -> None:
     for name, group in (("first", PluginGroup.TOOLS), ("second", PluginGroup.REDACTORS)):
         install_package(tmp_path, monkeypatch, PluginPackage(name, {group: {"acme": f"{name}:create"}}))
-    open_plugins(Settings())
+    build_plugin_registry(Settings())
     with pytest.raises(BadInput, match=r"more than one plug-in acme: first 1\.0 \(first:create\), second 1\.0"):
-        open_plugins(with_plugins("acme"))
+        build_plugin_registry(with_plugins("acme"))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_tool_that_cannot_be_used_is_refused_before_any_agent_has_it(
 ) -> None:
     install_package(tmp_path, monkeypatch, acme(group, source, value))
     with pytest.raises(BadInput) as refused:
-        open_plugins(with_plugins("acme")).validate()
+        build_plugin_registry(with_plugins("acme")).validate()
     assert fault in str(refused.value)
     assert "of acme 1.0" in str(refused.value)
 
@@ -150,13 +150,13 @@ def test_no_tool_of_a_plugin_has_the_name_of_one_of_ours(
     source = TOOL.format(more=f'name = "{taken}"')
     install_package(tmp_path, monkeypatch, PluginPackage("acme", {PluginGroup.TOOLS: {taken: "acme:Tool"}}, source))
     with pytest.raises(BadInput, match="a tool of Waystation has that name"):
-        open_plugins(with_plugins(taken)).create_tools()
+        build_plugin_registry(with_plugins(taken)).create_tools()
 
 
 def test_what_a_factory_makes_keeps_to_the_port_of_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = {str(group): {"acme": "acme:create"} for group in (PluginGroup.CHAT_MODELS, PluginGroup.REDACTORS)}
     install_package(tmp_path, monkeypatch, PluginPackage("acme", groups, "def create(context): return context"))
-    plugins = open_plugins(with_plugins("acme"))
+    plugins = build_plugin_registry(with_plugins("acme"))
     endpoint = NamedEndpoint(kind="acme")
     with pytest.raises(BadInput, match="makes a ChatModelContext, which is not a ChatModel"):
         plugins.create_chat_model(ChatModelContext(endpoint, ModelEndpoint(url=endpoint.url, kind="acme")))

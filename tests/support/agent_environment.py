@@ -24,7 +24,7 @@ from waystation.documents.documents import SourceDocument
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.search import HybridDocumentSearch
 from waystation.documents.table_engine.engine import DuckDbTableEngine
-from waystation.documents.table_redaction import ColumnRedactor
+from waystation.documents.table_redaction import TableRedactor
 from waystation.kernel.amount import Limit
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.roles import Role
@@ -183,7 +183,7 @@ class AgentEnvironment:
     @property
     def table_reader(self) -> RedactedTableReader:
         """A reader without a cache of earlier queries."""
-        return RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(self.redactor, self.redactor), self.clock)
+        return RedactedTableReader(DuckDbTableEngine(), TableRedactor(self.redactor, self.redactor), self.clock)
 
     @property
     def redacted_documents(self) -> RedactedDocumentStore:

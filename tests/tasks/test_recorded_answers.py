@@ -10,8 +10,8 @@ from waystation.tasks.approvals import (
     APPROVE_BUDGET,
     DENY_BUDGET,
     AnswerOrigin,
-    RecordedAnswer,
     RecordedAnswerFields,
+    SentAnswer,
     find_answer_origin,
 )
 from waystation.tasks.task import ApprovalRequest, RejectedMessage
@@ -19,7 +19,7 @@ from waystation.tasks.view import ApprovalView, PendingApproval, list_open_reque
 
 MINUTE = timedelta(minutes=1)
 GRANTED = APPROVED_APPROVAL.replace(requested_at=NOON, answered_at=NOON + 5 * MINUTE, answer_id="a1")
-SENT = RecordedAnswer(
+SENT = SentAnswer(
     signal=APPROVE_BUDGET,
     at=NOON + 4 * MINUTE,
     identity="ada@laptop (waystation)",
@@ -51,7 +51,7 @@ def test_answers_to_others_of_others_too_early_too_late_or_of_another_kind_did_n
     assert [find_answer_origin(GRANTED, (other,)) for other in others] == [None] * len(others)
     assert find_answer_origin(PENDING_APPROVAL, (SENT,)) is None
     denied = DENIED_APPROVAL.replace(requested_at=NOON, answered_at=NOON + 5 * MINUTE)
-    by_hand = RecordedAnswer(signal=DENY_BUDGET, at=NOON + MINUTE, identity="ui", fields=RecordedAnswerFields(by="Ada"))
+    by_hand = SentAnswer(signal=DENY_BUDGET, at=NOON + MINUTE, identity="ui", fields=RecordedAnswerFields(by="Ada"))
     assert find_answer_origin(denied, (by_hand,)) == AnswerOrigin(identities=("ui",))
 
 

@@ -181,7 +181,7 @@ NO_RETRY_WAITS = RetryWaitPolicy()
 
 
 @dataclass
-class CallWaitTracker:
+class ModelCallWaitTracker:
     """What one call has waited for its provider. A `WaitObserver`."""
 
     model: str
@@ -307,7 +307,7 @@ class MeteredModel:
         books = CallLedger(self.store, self.clock, self.meter, self.report_status, record_intent)
         input_bound = call.worst_case.tokens - call.request.max_output
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
-        waited = CallWaitTracker(call.request.model, self.meter, lambda what: self._report(fence, key, what))
+        waited = ModelCallWaitTracker(call.request.model, self.meter, lambda what: self._report(fence, key, what))
         reply, charge = await books.run_metered_call(
             fence, key, priced, lambda: self._answer_after_waits(key.kind, call, waited)
         )
@@ -362,7 +362,9 @@ class MeteredModel:
                 raise
             return None
 
-    async def _answer_after_waits(self, kind: CallKind, call: PreparedCall, waited: CallWaitTracker) -> ModelResponse:
+    async def _answer_after_waits(
+        self, kind: CallKind, call: PreparedCall, waited: ModelCallWaitTracker
+    ) -> ModelResponse:
         """Return the reply, after as many refusals as can be waited for here.
 
         A refused call is certainly not billed, so the one intent covers all of its repetitions. Each refusal counts as
@@ -387,7 +389,7 @@ class MeteredModel:
         agent = fence.run_id.rpartition("/")[2]
         self.report_status(AgentStatus(agent=agent, what=what, turn=key.turn, since=self.clock()))
 
-    async def _answer(self, call: PreparedCall, waited: CallWaitTracker) -> ModelResponse:
+    async def _answer(self, call: PreparedCall, waited: ModelCallWaitTracker) -> ModelResponse:
         """Return the reply; usage that its endpoint did not report is set to its upper bound."""
         if isinstance(self.model, PacedChatModel):
             reply = await self.model.complete_paced(call.request, self.get_tenant(), waited)

@@ -315,10 +315,10 @@ def _redaction(settings: Settings) -> CheckResult:
 
 def _plugins(settings: Settings) -> CheckResult:
     """Which are enabled, and which are installed and are not: of those nothing is imported."""
-    from waystation.runtime.plugins import find_installed_plugins, open_plugins  # noqa: PLC0415 - as above
+    from waystation.runtime.plugins import build_plugin_registry, find_installed_plugins  # noqa: PLC0415 - as above
 
     try:
-        plugins = open_plugins(settings)
+        plugins = build_plugin_registry(settings)
         plugins.validate()
     except BadInput as error:
         there = ", ".join(one.description for one in find_installed_plugins()) or "none"

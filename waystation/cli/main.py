@@ -117,7 +117,7 @@ class _Commands(TyperGroup):
             raise
 
 
-def build_app(command: str | None) -> typer.Typer:
+def build_command_line_app(command: str | None) -> typer.Typer:
     """Build the command line with the one real command, or with all of them as far as their help needs."""
     app = typer.Typer(
         cls=_Commands,
@@ -188,7 +188,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line. Returns its exit code."""
     given = [argument for argument in arguments if argument != DEBUG]
     try:
-        app = build_app(parse_command_name(given, os.environ))
+        app = build_command_line_app(parse_command_name(given, os.environ))
         app(given, prog_name="waystation")
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else WORK_FAILED

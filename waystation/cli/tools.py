@@ -192,7 +192,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[AgentDeps]:
     # These imports take a second.
     from temporalio.common import MetricMeter  # noqa: PLC0415
 
-    from waystation.runtime.plugins import open_plugins  # noqa: PLC0415
+    from waystation.runtime.plugins import build_plugin_registry  # noqa: PLC0415
     from waystation.runtime.temporal.metrics import TemporalMeter  # noqa: PLC0415
     from waystation.workers.external_systems import ToolBackendDeps, open_tool_backends  # noqa: PLC0415
 
@@ -201,7 +201,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[AgentDeps]:
         desk = build_idle_agent_deps(store, settings.tool_policy)
         ledgers = ToolBackendDeps(store, TemporalMeter(MetricMeter.noop), desk.redacted_documents)
         reach = await stack.enter_async_context(open_tool_backends(settings, ledgers))
-        plugins = open_plugins(settings).create_tools()
+        plugins = build_plugin_registry(settings).create_tools()
         yield replace(desk, web=reach.web, servers=reach.servers, plugins=plugins)
 
 

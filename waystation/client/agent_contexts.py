@@ -57,7 +57,7 @@ def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
     from waystation.documents.redacted_documents import RedactedTableReader  # noqa: PLC0415
     from waystation.documents.search import HybridDocumentSearch  # noqa: PLC0415
     from waystation.documents.table_engine.engine import DuckDbTableEngine  # noqa: PLC0415
-    from waystation.documents.table_redaction import ColumnRedactor  # noqa: PLC0415
+    from waystation.documents.table_redaction import TableRedactor  # noqa: PLC0415
     from waystation.memory.embedders.local import NoEmbedder  # noqa: PLC0415
     from waystation.memory.indexing import MemoryRecall  # noqa: PLC0415
 
@@ -69,7 +69,7 @@ def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
         redactor=redactor,
         redacted_documents=RedactedDocumentStore(store, redactor),
         earlier_tasks=EarlierTaskReader(store),
-        tables=RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(redactor, redactor), utc_now),
+        tables=RedactedTableReader(DuckDbTableEngine(), TableRedactor(redactor, redactor), utc_now),
         policy=policy,
     )
 

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from waystation.documents.documents import Document, DocumentNameIndex
 from waystation.documents.name_redaction import SUFFIX, redact_document_text, redact_names, replace_separators
 from waystation.documents.ports import RedactedTextRepository, TableEngine, TextStore
-from waystation.documents.table_redaction import ColumnRedactor, RedactedTable
+from waystation.documents.table_redaction import RedactedTable, TableRedactor
 from waystation.documents.tables import Table, TableText
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import RedactionBlockedError
@@ -269,7 +269,7 @@ class RedactedTableReader:
     """Reads tables for calculations and queries: no SQL ever sees a cell in its original form."""
 
     engine: TableEngine
-    columns: ColumnRedactor
+    columns: TableRedactor
     clock: Clock
     _kept: OrderedDict[_Key, tuple[datetime, RedactedTable]] = field(
         default_factory=OrderedDict[_Key, tuple[datetime, RedactedTable]], init=False

@@ -81,7 +81,7 @@ _Finds = dict[str, list[ReplacedRange]]
 
 
 @dataclass(frozen=True)
-class ColumnRedactor:
+class TableRedactor:
     """Redacts tables. Equal values get equal placeholders, so they can still be joined, grouped and counted."""
 
     redactor: Redactor

@@ -9,7 +9,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from waystation.security.confinement import ResourceLimits, apply_bounds
+from waystation.security.confinement import ResourceLimits, apply_resource_limits
 
 if TYPE_CHECKING:
     from apprise import Apprise
@@ -51,7 +51,7 @@ def send_notification(letter: AppriseMessage) -> bool:
 
 def main() -> None:
     """Send the message on the standard input."""
-    apply_bounds(ResourceLimits(**json.loads(sys.argv[1])))
+    apply_resource_limits(ResourceLimits(**json.loads(sys.argv[1])))
     sys.exit(0 if send_notification(AppriseMessage(**json.load(sys.stdin))) else 1)
 
 

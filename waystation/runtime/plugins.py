@@ -118,7 +118,7 @@ class PluginRegistry:
         return RedactorChain([(one.name, redactor) for one, redactor in redactors], context.policy, sources)
 
 
-def open_plugins(settings: Settings) -> PluginRegistry:
+def build_plugin_registry(settings: Settings) -> PluginRegistry:
     """The plug-ins of these settings. None of them is imported.
 
     Raises:

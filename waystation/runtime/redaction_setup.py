@@ -20,7 +20,7 @@ from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import NAME_TYPES, RedactionConfig, RedactionPolicy
 from waystation.privacy.ports import Redactor, Vault
 from waystation.privacy.redactor_chain import RedactorChain
-from waystation.runtime.plugins import open_plugins
+from waystation.runtime.plugins import build_plugin_registry
 from waystation.security.placeholders import compute_fingerprint
 
 
@@ -68,7 +68,7 @@ def create_redactor(
     it itself. `policy` beats the setting. Raises BadInput.
     """
     context = RedactorContext(settings=settings, policy=policy or settings.privacy, key=key, processes=processes)
-    return open_plugins(settings).create_redactor(context)
+    return build_plugin_registry(settings).create_redactor(context)
 
 
 def list_placeholder_types(settings: Settings) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ def main() -> None:
     """Confine this process, then answer requests until the parent is gone."""
     module, number, bounds = sys.argv[1:]
     with socket.socket(fileno=int(number)) as line:
-        apply_bounds(ResourceLimits(**json.loads(bounds)))
+        apply_resource_limits(ResourceLimits(**json.loads(bounds)))
         service: ConfinedService = importlib.import_module(module)  # pyright: ignore[reportAssignmentType]
         service.prepare()
         held = apply_confinement()
@@ -145,7 +145,7 @@ def _received(line: socket.socket, count: int) -> bytes:
     return bytes(message)
 
 
-def apply_bounds(bounds: ResourceLimits) -> None:
+def apply_resource_limits(bounds: ResourceLimits) -> None:
     """Apply limits that also hold during loading. Exits if the parent is gone already."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent finishes its work in order, and then ends this process
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would contain documents

@@ -434,7 +434,7 @@ class RecordedAnswerFields(Value):
     by: str = ""
 
 
-class RecordedAnswer(Value):
+class SentAnswer(Value):
     """One signal or Update as the server recorded it."""
 
     signal: str
@@ -459,7 +459,7 @@ class AnswerOrigin(Value):
         return "; ".join(filter(None, (f"sent from {' or '.join(self.identities)}", vouched)))
 
 
-def find_answer_origin(approval: ApprovalRequest, answers: Sequence[RecordedAnswer]) -> AnswerOrigin | None:
+def find_answer_origin(approval: ApprovalRequest, answers: Sequence[SentAnswer]) -> AnswerOrigin | None:
     """Return the origin of a request's answer; None if no one answered, or the answer is not among those sent."""
     fitting = [answer for answer in answers if _settles(approval, answer)]
     identities = dict.fromkeys(answer.identity[:MAX_IDENTITY_CHARACTERS] or "an unnamed program" for answer in fitting)
@@ -467,7 +467,7 @@ def find_answer_origin(approval: ApprovalRequest, answers: Sequence[RecordedAnsw
     return AnswerOrigin(identities=tuple(identities), principals=tuple(principals)) if fitting else None
 
 
-def _settles(approval: ApprovalRequest, answer: RecordedAnswer) -> bool:
+def _settles(approval: ApprovalRequest, answer: SentAnswer) -> bool:
     """Whether this message can be the one that counted."""
     asked, answered = approval.requested_at, approval.answered_at
     if answered is None or asked is None or not asked <= answer.at <= answered:

@@ -141,7 +141,7 @@ def format_step_progress(approval: ApprovalView) -> str:
     return f"{text}; {reserved} reserved for {format_count(forecast.steps_to_come, 'later step')}"
 
 
-def render_plan_details(task_id: str, approval: ApprovalView) -> str:
+def render_plan_request_details(task_id: str, approval: ApprovalView) -> str:
     """Render a plan request and the signals that answer it as Markdown."""
     sent = json.dumps({"request_id": approval.request_id, "by": "name"})
     deadline = f" Deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
@@ -251,7 +251,7 @@ def _request(task_id: str, approval: ApprovalView) -> str:
     if approval.action is not None:
         return render_action_details(task_id, approval, approval.action)
     if approval.about_plan:
-        return render_plan_details(task_id, approval)
+        return render_plan_request_details(task_id, approval)
     yes = json.dumps({"request_id": approval.request_id, **build_grant_fields(approval.requested), "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "finish": "partial", "by": "name"})
     return (

@@ -75,14 +75,14 @@ _REPEATED_PIECES = 200
 _MAX_SPAN = 1_000
 
 
-class HtmlContent(NamedTuple):
+class VisibleText(NamedTuple):
     """The visible text of a page, and what of it is hidden."""
 
     text: str
     hidden: SkippedItem | None = None
 
 
-def read_html(html: str, styles: Sequence[str] = (), *, labelled: bool = False) -> HtmlContent:
+def read_html(html: str, styles: Sequence[str] = (), *, labelled: bool = False) -> VisibleText:
     """Return the text that a reader of the page sees. Broken markup gives as much text as possible.
 
     Headings become `#` lines, links `[text](address)`, list items and table rows lines. Raised text becomes `10^6`,
@@ -98,7 +98,7 @@ def read_html(html: str, styles: Sequence[str] = (), *, labelled: bool = False) 
     """
     soup = _parsed(html)
     walk = _Walk(soup, _styles(soup, styles), labelled=labelled)
-    return HtmlContent(_laid_out("".join(walk.pieces)), _hidden(walk.hidden))
+    return VisibleText(_laid_out("".join(walk.pieces)), _hidden(walk.hidden))
 
 
 def _styles(soup: BeautifulSoup, more: Sequence[str] = ()) -> StyleSheet:

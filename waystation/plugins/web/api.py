@@ -36,10 +36,11 @@ from waystation.plugins.web.report_exports import (
     Exporter,
     ReportForm,
     draw_uploaded_passage,
-    find_source,
+    load_numbered_source,
 )
 from waystation.plugins.web.request_bodies import (
     Denial,
+    ForgetSessionRequest,
     Grant,
     NewDelivery,
     NewEdit,
@@ -50,7 +51,6 @@ from waystation.plugins.web.request_bodies import (
     NewTask,
     RequestKey,
     SentMessage,
-    SessionForgetRequest,
     SessionLimit,
     TaskPath,
     TenantClient,
@@ -294,7 +294,7 @@ async def get_source(
     part.
     """
     task_id = await client.resolve_task_id(task)
-    return await load_source_view(client, task_id, await find_source(client, task_id, source))
+    return await load_source_view(client, task_id, await load_numbered_source(client, task_id, source))
 
 
 @v1.post(
@@ -531,7 +531,7 @@ async def put_limit_session(
 async def post_forget_session(
     client: TenantClient,
     session: Annotated[str, Path(min_length=1, max_length=200)],
-    body: SessionForgetRequest,
+    body: ForgetSessionRequest,
 ) -> ForgetResult:
     """Delete a session's tasks from memory, or everything that they have. All of them must be over.
 

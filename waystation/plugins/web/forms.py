@@ -125,7 +125,7 @@ class FormErrorCollector:
         try:
             made = make()
         except ValidationError as error:
-            self._found = {**extract_field_faults(error), **self._found}
+            self._found = {**extract_field_errors(error), **self._found}
             raise self.error from None
         self.raise_if_any()
         return made
@@ -141,7 +141,7 @@ class FormErrorCollector:
             raise self.error
 
 
-def extract_field_faults(error: ValidationError) -> dict[str, str]:
+def extract_field_errors(error: ValidationError) -> dict[str, str]:
     """Return errors by field name, without the given values; errors of invisible fields belong to the whole form."""
     found: dict[str, str] = {}
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
@@ -172,5 +172,5 @@ def build_rejected_form(
     if isinstance(error, FormValidationError):
         faults, left_out = error.faults, error.left_out
     elif isinstance(error, ValidationError):
-        faults = extract_field_faults(error)
+        faults = extract_field_errors(error)
     return RejectedForm(form, typed, faults, left_out, status, reason)

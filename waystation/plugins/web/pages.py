@@ -93,6 +93,7 @@ from waystation.plugins.web.report_exports import Exporter, draw_uploaded_passag
 from waystation.plugins.web.request_bodies import (
     TASK_ID_PATTERN,
     Denial,
+    ForgetSessionRequest,
     Grant,
     NewDelivery,
     NewEdit,
@@ -101,7 +102,6 @@ from waystation.plugins.web.request_bodies import (
     NewPlan,
     NewSchedule,
     NewTask,
-    SessionForgetRequest,
     TaskPath,
     TenantClient,
     TenantServiceProvider,
@@ -460,7 +460,7 @@ async def forget_session_by_form(request: Request, client: TenantClient) -> Resp
 
     async def act(form: FormData) -> Response:
         name, faults = _field(form, "name"), FormErrorCollector()
-        order = SessionForgetRequest(confirm=_field(form, "confirm"), everything=bool(_field(form, "everything")))
+        order = ForgetSessionRequest(confirm=_field(form, "confirm"), everything=bool(_field(form, "everything")))
         with faults.collecting_errors_of(WHOLE_FORM):
             return await _session(request, client, name, gone=await forget_session(client, name, order))
         raise faults.error

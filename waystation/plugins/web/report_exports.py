@@ -82,7 +82,7 @@ class ReportExporter:
 _DRAWING = asyncio.Semaphore(AT_ONCE)
 
 
-async def find_source(client: Client, task_id: str, number: int) -> NumberedSource:
+async def load_numbered_source(client: Client, task_id: str, number: int) -> NumberedSource:
     """Return a source of the newest report. Raises BadInput if there is none with this number."""
     found = await load_report(client, task_id)
     sources = await asyncio.to_thread(list_report_sources, found)
@@ -100,7 +100,7 @@ async def draw_uploaded_passage(client: Client, task_id: str, number: int, files
     """
     if len(files) != 1:
         raise BadInput("choose the file that was submitted, and no other one")
-    source = await find_source(client, task_id, number)
+    source = await load_numbered_source(client, task_id, number)
     passage = await load_cited_passage(client, task_id, source)
     async with _DRAWING:
         with NamedTemporaryFile() as file:

@@ -272,7 +272,7 @@ class SessionLimit(EagerValue):
     budget: str | None = Field(min_length=1, max_length=60, description="An amount; null or `unlimited` for no limit.")
 
 
-class SessionForgetRequest(EagerValue):
+class ForgetSessionRequest(EagerValue):
     """An order to delete what the tasks of a session have."""
 
     confirm: str = Field(max_length=200, description="The name of the session again.")
@@ -471,7 +471,7 @@ async def set_session_limit(client: Client, session: str, budget: str | None) ->
     return limit
 
 
-async def forget_session(client: Client, session: str, order: SessionForgetRequest) -> ForgetResult:
+async def forget_session(client: Client, session: str, order: ForgetSessionRequest) -> ForgetResult:
     """Delete what the tasks of a session have.
 
     Raises InvalidFieldError for another name in `confirm`; as `Client.forget_session`.

@@ -33,7 +33,7 @@ from waystation.kernel.files import (
     open_private_file,
 )
 from waystation.runtime.temporal.connect import DEFAULT_NAMESPACE, TemporalTarget, connect, get_quiet_runtime
-from waystation.runtime.temporal.die_with_parent import build_parent_bound_command
+from waystation.runtime.temporal.die_with_parent import build_die_with_parent_command
 from waystation.runtime.temporal.ui_proxy import PortInUseError, UiAddress, run_ui_proxy
 from waystation.security.confined_process import build_child_environment
 
@@ -269,7 +269,7 @@ def _start(database: Path, log: Path, port: int, more: Sequence[str]) -> tuple[s
         before = os.fstat(output.fileno()).st_size
         # A process group of its own: Ctrl-C reaches us alone, and the server outlives the workers that still need it.
         process = subprocess.Popen(
-            build_parent_bound_command([*server, *options]),
+            build_die_with_parent_command([*server, *options]),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 PR_SET_PDEATHSIG = 1
 
 
-def build_parent_bound_command(command: Sequence[str]) -> list[str]:
+def build_die_with_parent_command(command: Sequence[str]) -> list[str]:
     """Return the command that runs this one, whose first word is a path, until this process ends."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 

@@ -57,8 +57,8 @@ from waystation.runtime.temporal.connect import (
 from waystation.runtime.temporal.installation import get_client_installation_prefix, to_server_id
 from waystation.tasks.approvals import (
     SIGNALS_BY_DECISION,
-    RecordedAnswer,
     RecordedAnswerFields,
+    SentAnswer,
     make_answer_id,
 )
 from waystation.tasks.continuation import TaskRewind
@@ -122,13 +122,13 @@ _MAX_PAGES = 20
 _FIELDS: TypeAdapter[tuple[RecordedAnswerFields, ...]] = TypeAdapter(tuple[RecordedAnswerFields, ...])
 
 
-async def fetch_sent_answers(client: Client, task_id: str, since: datetime) -> tuple[RecordedAnswer, ...]:
+async def fetch_sent_answers(client: Client, task_id: str, since: datetime) -> tuple[SentAnswer, ...]:
     """Return every answer sent to the task since then, the newest first, also those to earlier runs of its workflow.
 
     Raises RPCError.
     """
-    found: list[RecordedAnswer] = []
-    updates: list[RecordedAnswer] = []
+    found: list[SentAnswer] = []
+    updates: list[SentAnswer] = []
     async for event in _newest_first(client, task_id):
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
             continue  # written when the activity ends, with the time at which it began
@@ -144,15 +144,13 @@ async def fetch_sent_answers(client: Client, task_id: str, since: datetime) -> t
         if signal.signal_name in ANSWERS:
             principal = ":".join(filter(None, (event.principal.type, event.principal.name)))
             fields, identity = await _fields(client, signal.input), signal.identity
-            answer = RecordedAnswer(
-                signal=signal.signal_name, at=at, identity=identity, principal=principal, fields=fields
-            )
+            answer = SentAnswer(signal=signal.signal_name, at=at, identity=identity, principal=principal, fields=fields)
             found.append(answer)
         elif update.input.name in ANSWERS:
             # The event is the worker's: whom the server authenticated when it was written has not sent the answer.
             fields = await _fields(client, update.input.args)
             known = fields.replace(answer_id=fields.answer_id or make_answer_id(update.meta.update_id))
-            answer = RecordedAnswer(signal=update.input.name, at=at, identity=update.meta.identity, fields=known)
+            answer = SentAnswer(signal=update.input.name, at=at, identity=update.meta.identity, fields=known)
             updates.append(answer)
     return tuple(found)
 
@@ -594,7 +592,7 @@ class TemporalTaskClient:
                 return None
             raise self._translated(error, task_id) from error
 
-    async def list_sent_answers(self, task_id: str, since: datetime) -> tuple[RecordedAnswer, ...]:
+    async def list_sent_answers(self, task_id: str, since: datetime) -> tuple[SentAnswer, ...]:
         """Return answers sent to the task since then; empty if the server has forgotten it."""
         try:
             async with self._answering():
