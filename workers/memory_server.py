@@ -56,7 +56,7 @@ async def open_server_draft(
 
 
 async def does_memory_collection_exist(settings: Settings, url: str) -> bool:
-    """Return whether a worker has made the memory already. Raises BadInput, MemoryUnavailable."""
+    """Ask the Qdrant server whether the collection of memory exists. Raises BadInput, MemoryUnavailable."""
     server = build_qdrant_server(settings, url)
     client = server.create_client(_CHECK_SECONDS)
     try:

@@ -16,5 +16,5 @@ class NotificationWorkflow:
     async def run(self, notice: Notification) -> None:
         """Send the notification."""
         await workflow.execute_activity_method(
-            NotificationActivities.send_notification, notice, **with_summary(NOTIFICATION, "post to the webhook")
+            NotificationActivities.send_notification, notice, **with_summary(NOTIFICATION, "send the notification")
         )

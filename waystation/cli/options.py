@@ -158,7 +158,7 @@ def _refuse_forgotten_unit(text: str, name: str, why: str, below: int) -> None:
 
 
 def resolve_request_id(given: str | None) -> str:
-    """Return the id of a retry that is safe; a new one if none is given. Raises BadInput for an empty one."""
+    """Return the idempotency key of a submission: the given one, or a new one. Raises BadInput if it is empty."""
     if given is None:
         return secrets.token_hex(8)
     if not given.strip():

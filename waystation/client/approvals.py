@@ -296,7 +296,10 @@ async def resolve_only_request(
 def build_approval(
     request_ids: Sequence[str], amount: Amount | None, by: AnswerAuthor = "", note: str = ""
 ) -> ApproveInput:
-    """Build the approval of these requests, or of the only pending one if none is named. Raises BadInput."""
+    """Build the approval of these requests, or of the only pending one if none is named. Raises BadInput.
+
+    A request about a tool call must be named.
+    """
     granted = validate_grant(amount) or Amount()
     with translating_input_faults():
         given = ApproveInput(

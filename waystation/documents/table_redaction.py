@@ -88,7 +88,7 @@ class TableRedactor:
     placeholders: PlaceholderFactory
 
     async def redact_table(self, table: Table, tenant: str) -> RedactedTable:
-        """Return the same rows. Numbers, dates and words that are not private stay unchanged.
+        """Return the table with placeholders for private values. Numbers, dates and other words stay unchanged.
 
         Raises RedactionFailed, but never TextRedactionError.
         """

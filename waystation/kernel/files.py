@@ -99,7 +99,10 @@ def write_private_file(path: Path, content: bytes) -> None:
 
 
 def make_path_private(path: Path) -> None:
-    """Remove access of group and others if the path is ours; anything else, or a missing path, stays as it is."""
+    """Remove access of group and others if the path is ours.
+
+    A path of someone else, a missing one, or one with the sticky bit (like /tmp) stays as it is.
+    """
     try:
         found = path.stat()
         if found.st_uid == os.geteuid() and found.st_mode & _OTHERS and not found.st_mode & stat.S_ISVTX:

@@ -76,7 +76,7 @@ _MAX_SPAN = 1_000
 
 
 class VisibleText(NamedTuple):
-    """The visible text of a page, and what of it is hidden."""
+    """The text of a page that its reader sees, and how much hidden text was left out."""
 
     text: str
     hidden: SkippedItem | None = None

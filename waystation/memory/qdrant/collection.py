@@ -146,7 +146,7 @@ def _of_exception(error: BaseException) -> QdrantErrorKind:
 
 
 class CollectionStorageOptions(Value):
-    """How the server stores a collection, which does not affect search; chosen by its operator.
+    """How the server stores a collection; chosen by its operator. Product and binary quantisation cost some precision.
 
     None: the server's default.
     """

@@ -142,7 +142,10 @@ class FormErrorCollector:
 
 
 def extract_field_errors(error: ValidationError) -> dict[str, str]:
-    """Return errors by field name, without the given values; errors of invisible fields belong to the whole form."""
+    """Return the first error of each field, without the given values.
+
+    Errors of fields that the form does not show belong to the whole form.
+    """
     found: dict[str, str] = {}
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
         place = str(fault["loc"][0]) if fault["loc"] else WHOLE_FORM

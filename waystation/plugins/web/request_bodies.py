@@ -273,7 +273,7 @@ class SessionLimit(EagerValue):
 
 
 class ForgetSessionRequest(EagerValue):
-    """An order to delete what the tasks of a session have."""
+    """An order to delete the tasks of a session from memory, or everything that they have."""
 
     confirm: str = Field(max_length=200, description="The name of the session again.")
     everything: bool = Field(

@@ -14,7 +14,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def build_die_with_parent_command(command: Sequence[str]) -> list[str]:
-    """Return the command that runs this one, whose first word is a path, until this process ends."""
+    """Return the command that runs this one, whose first word is a path, and on Linux ends it with this process."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 
