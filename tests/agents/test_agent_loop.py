@@ -143,7 +143,10 @@ async def test_the_status_counts_what_the_task_could_lend(env: AgentEnvironment)
         run=env.run_ref(), leg=1, limit=env.limit, config=env.terms, available_from_task=Amount(tokens=60_000)
     )
     await env.agent_loop.run(request, never_interrupted)
-    assert "budget left 160,000 tokens (more" in find_status_texts(model.requests[-1].messages)[-1]
+    assert (
+        "budget left 160,000 tokens (when it is spent, the system asks"
+        in find_status_texts(model.requests[-1].messages)[-1]
+    )
 
 
 async def test_a_full_context_ends_the_leg_before_the_call(env: AgentEnvironment) -> None:

@@ -162,7 +162,7 @@ research-1, turn 14: claude-sonnet-5-5, a window of 22,000 tokens
 full at 16,500 tokens; 75.0% of its input was read from the cache so far
 Until a leg has ended, system prompt and tools are estimated, without web tools and those of tool servers.
 layer                share   asked     got  gave way  gives way first
-system and policy      990   4,308   4,308         -  the last named
+system and policy      990   4,478   4,478         -  the last named
 task contract          990      12      12         -  the last named
 runtime state          594       0       0         -  the last named
 short-term memory    3,564     273     273         -  the oldest
@@ -170,7 +170,7 @@ episodic memory      2,574       0       0         -  the oldest
 semantic memory      1,782       0       0         -  what can be read again, the oldest first
 procedural memory    1,386       0       0         -  the least relevant
 observations         4,356       0       0         -  what can be read again, the oldest first
-retrieved evidence   1,782  16,925  15,207     1,718  the least relevant
+retrieved evidence   1,782  16,925  15,037     1,888  the least relevant
 work buffer          1,782   4,000       0     4,000  the last named
-all                 19,800  25,518  19,800     5,718\
+all                 19,800  25,688  19,800     5,888\
 """)

@@ -169,7 +169,7 @@ def test_secrets_and_the_place_of_the_file_are_refused_with_the_variable_to_set(
 def test_every_secret_is_among_them() -> None:
     secrets = {name for name, field in Settings.model_fields.items() if field.annotation == SecretStr | None}
     assert secrets <= NOT_IN_A_FILE.keys()
-    assert len(secrets) == 10
+    assert len(secrets) == 11
 
 
 @pytest.mark.parametrize("place", ["team.toml", "."])

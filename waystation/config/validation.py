@@ -26,7 +26,7 @@ from waystation.models.profiles import (
 )
 from waystation.tasks.task import TaskRequest
 
-PROMPT_TOKENS = 4_800
+PROMPT_TOKENS = 5_000
 """Estimated tokens of the system prompt and tools of the role with the longest ones (analysis), checked by a test."""
 CONTRACT_TOKENS = 300
 """Tokens in the first message of a step in a new session besides what was asked: its goal, a dozen documents."""
