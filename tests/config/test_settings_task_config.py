@@ -188,12 +188,12 @@ def test_a_model_that_nobody_knows_is_warned_about() -> None:
             {"budget": {"tokens": 9_000, "micro_usd": 9_000_000}, "ceiling": {"micro_usd": 1}},
             " is below the budget of ",
         ),
-        ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* take about 5,1.*: give --window 6,8"),
+        ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* take about 5,3.*: give --window 7,0"),
         (
             {"agent_budget": {"tokens": 4_000}},
-            "covers a first request of 1,500 tokens.* give --agent-budget 13,6.. tokens or more",
+            "covers a first request of 1,500 tokens.* give --agent-budget 14,1.. tokens or more",
         ),
-        ({"window": 9_000, "instructions": "Word by word. " * 2_000}, "take about 12,.* give --window 17,"),
+        ({"window": 9_000, "instructions": "Word by word. " * 2_000}, "take about 13,.* give --window 17,"),
     ],
 )
 def test_terms_without_effect_or_without_room_are_refused(given: dict[str, object], words: str) -> None:
