@@ -35,8 +35,8 @@ A table is written as such in the file. Its values also have variables, for exam
 `WAYSTATION_ROLES__WRITING__MODEL`. Lists have commas between their values. A budget is written as `600k` (tokens),
 `$2.00` or `600k+$2.00`.
 
-The connection to Temporal is configured by Temporal's own variables (`TEMPORAL_ADDRESS` and others) and profiles, and
-traces by those of OpenTelemetry.
+Temporal's own variables (`TEMPORAL_ADDRESS` and others) and profiles configure the connection to Temporal.
+OpenTelemetry's variables configure traces.
 """
 SECTIONS = {
     "Models": ModelSettings,

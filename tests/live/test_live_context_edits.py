@@ -179,7 +179,7 @@ async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agen
 
         await wait_until(waits)
         assert (
-            "write: pin m1 (edit-1), requested by an unnamed person: waits for the end of the agent's leg"
+            "write: pin m1 (edit-1), requested by an unnamed person: waits until the agent's leg ends"
             in await fetch_current_details(task)
         )
         gate.opened.set()

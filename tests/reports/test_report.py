@@ -66,10 +66,10 @@ def test_a_report_names_on_top_some_of_many_agents_that_ended_early_and_none_of_
     research, *others = PAUSED.steps
     early = [research.replace(id=f"research-1.{n}", state="partial", reason="lost") for n in range(1, 7)]
     written = render_written_part(make_report_parts(progress=PAUSED.replace(steps=(*others, *early))))
-    assert "> **Ended early:** research-1.1 (lost); " in written
+    assert "> **Steps that ended early:** research-1.1 (lost); " in written
     assert "research-1.4 (lost); and 2 more, listed at the end. This report contains" in written
     done = [step.replace(state="done") for step in PAUSED.steps]
-    assert "Ended early" not in render_written_part(make_report_parts(progress=PAUSED.replace(steps=tuple(done))))
+    assert "ended early" not in render_written_part(make_report_parts(progress=PAUSED.replace(steps=tuple(done))))
 
 
 def test_a_draft_counts_a_step_that_was_stopped_early_apart_from_those_that_finished() -> None:
@@ -104,7 +104,7 @@ def test_a_finished_report_and_how_it_came_about() -> None:
     ) == snapshot("""\
 # The silted harbour
 
-> **Ended early:** research-1 (a person denied it more). This report contains only what they had found by then.
+> **Steps that ended early:** research-1 (a person denied it more). Of these, the report has what was found until then.
 
 **Question.** Why did the harbour silt up?
 

@@ -120,12 +120,12 @@ def fork(
     ],
     instructions: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File with instructions for the agents; default: those of the first task."),
+        typer.Option(metavar="FILE", help="File with instructions for the agents; default: those of the forked task."),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            metavar="AMOUNT", help="Budget of the new task, like 600k or '$2'; default: that of the first task."
+            metavar="AMOUNT", help="Budget of the new task, like 600k or '$2'; default: that of the forked task."
         ),
     ] = None,
     request_id: RequestIdOption = None,

@@ -222,5 +222,5 @@ class ContextEdit(Value):
         )
         claim = " (name not verified)" if self.by else ""
         note = f" [{sanitize_line(self.note, MAX_NOTE_CHARACTERS)}]" if self.note else ""
-        became = {"waiting": "waits for the end of the agent's leg", "done": "done", "refused": "refused"}[self.state]
+        became = {"waiting": "waits until the agent's leg ends", "done": "done", "refused": "refused"}[self.state]
         return f"{asked}{claim}{note}: {became}" + (f", {self.reason}" if self.reason else "")

@@ -178,7 +178,9 @@ def render_written_part(parts: ReportParts) -> str:
     elif early := [
         f"{step.id} ({neutralize_markdown(step.reason)})" for step in parts.task.steps if step.state == "partial"
     ]:
-        lines.append(f"> **Ended early:** {_some(early)}. This report contains only what they had found by then.")
+        lines.append(
+            f"> **Steps that ended early:** {_some(early)}. Of these, the report has what was found until then."
+        )
     said = lines[0] == f"# {' '.join(parts.question.split())}"
     lines += ["" if said else f"{QUESTION_LABEL} {parts.question}", draft.summary]
     lines += [f"## {section.heading}\n\n{section.markdown}" for section in draft.sections]

@@ -244,7 +244,7 @@ OPERATOR_ERRORS = {
     "42704": "the server does not know a parameter of DATABASE_URL: remove it",
     "42P01": "a table of the database is missing: restore it from a backup, or choose an empty database",
     "26000": f"the database does not know one of Waystation's prepared statements: {_POOLER}",
-    "42P05": f"the database already has a prepared statement of this name: {_POOLER}",
+    "42P05": f"the database already has a prepared statement with the name of one of Waystation's: {_POOLER}",
     "42P07": "the database has tables of another program: give Waystation a separate database",
 }
 

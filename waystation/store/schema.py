@@ -25,7 +25,7 @@ from waystation.store.encryption import EncryptedBytes, EncryptedString, Encrypt
 
 FIRST_REVISION = "0100"
 """Lower numbers were used before the first release; a database with one is rejected."""
-REVISION = "0101"
+REVISION = "0100"
 """Revisions are four-digit numbers, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(

@@ -214,5 +214,12 @@ class _Writer:
             return {"source": source.number, "text": render_citation_number(source), "fault": bool(source.fault)}
         if inline.mark is not None and inline.mark.number:
             return {"source": 0, "remark": inline.mark.number, "text": render_mark_number(inline.mark.number)}
-        shown = {**inline.model_dump(exclude={"mark"}), "text": self._shown(inline.text)}
-        return {**shown, "remark": 0}
+        return {
+            "text": self._shown(inline.text),
+            "strong": inline.strong,
+            "emphasis": inline.emphasis,
+            "code": inline.code,
+            "address": inline.address,
+            "source": inline.source,
+            "remark": 0,
+        }

@@ -259,10 +259,10 @@ class NewFork(EagerValue):
         min_length=1, max_length=60, description="Id of the step to run again, with all steps that depend on it."
     )
     instructions: str | None = Field(
-        default=None, max_length=100_000, description="Instructions for the agents; default: those of the first task."
+        default=None, max_length=100_000, description="Instructions for the agents; default: those of the forked task."
     )
     budget: str | None = Field(
-        default=None, max_length=60, description="Budget of the new task; default: that of the first task."
+        default=None, max_length=60, description="Budget of the new task; default: that of the forked task."
     )
 
 
@@ -448,10 +448,21 @@ def build_task_request(
 
     Raises BadInput, ValidationError for its budget.
     """
-    told = new.model_dump(exclude={"session", "budget", "documents"})
-    whose = {"tenant": tenant, "session": session, "request_id": request_id}
-    return TaskRequest.model_validate(
-        {**told, **whose, "budget": parse_optional_limit(new.budget), "skipped_items": tuple(left_out)}
+    return TaskRequest(
+        tenant=tenant,
+        session=session,
+        request_id=request_id,
+        question=new.question,
+        instructions=new.instructions,
+        accept=new.accept,
+        length=new.length,
+        budget=parse_optional_limit(new.budget),
+        preset=new.preset,
+        mode=new.mode,
+        review_plan=new.review_plan,
+        servers=new.servers,
+        procedures=new.procedures,
+        skipped_items=tuple(left_out),
     )
 
 

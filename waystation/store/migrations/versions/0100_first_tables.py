@@ -39,6 +39,7 @@ def upgrade() -> None:
         sa.Column("created_at", MOMENT, nullable=False),
         sa.Column("key_check", sa.String()),
         sa.Column("sealed_since", MOMENT),
+        sa.Column("row_key_check", sa.String()),
         sa.PrimaryKeyConstraint("store_id", name="pk_identity"),
     )
     op.create_table(
