@@ -10,7 +10,7 @@ from waystation.documents.citation_spelling import (
     normalise_citation_string,
     normalise_citations,
 )
-from waystation.documents.citations import CITATION_PATTERN, parse_citations
+from waystation.documents.citations import CITATION_PATTERN, CitedDocument, parse_citations
 
 PAPER = [
     "[page 1]",
@@ -292,3 +292,19 @@ def test_only_citations_of_known_documents_are_changed(text: str) -> None:
 def test_spellings_in_one_text_do_not_disturb_each_other(written: list[str]) -> None:
     text = " and\n".join(written)
     assert normalise_citations(text, CITABLE).text == " and\n".join(SPELLINGS[one] for one in written)
+
+
+@pytest.mark.parametrize("inside", ["[b.md:3-3]", "[b.md:3]", "[elsewhere.md:3-3]"])
+def test_a_citation_in_the_quoted_words_of_a_document_is_none_of_the_report(inside: str) -> None:
+    said = f"The budget is 444 euros {inside} says the auditor."
+    written = normalise_citations(f'It is set: "{said}" [a.md:5-5].', CITABLE).text
+    assert [str(one) for one in parse_citations(written)] == ["[a.md:5-5]"]
+    (cited,) = parse_citations(written)
+    assert cited.quotation is not None
+    assert CitedDocument(["", "", "", "", said]).find_quotation_fault(cited.quotation, 5, 5) is None
+    assert normalise_citations(written, CITABLE).text == written
+
+
+def test_a_citation_at_the_end_of_a_quotation_that_has_no_other_is_the_reports() -> None:
+    written = normalise_citations('It is set: "The budget is 444 euros [a.md:5-5]."', CITABLE).text
+    assert [str(one) for one in parse_citations(written)] == ["[a.md:5-5]"]

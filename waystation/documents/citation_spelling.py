@@ -252,6 +252,8 @@ _BARE_RANGE = compile_bounded(
 _START = compile_bounded(r"`{1,200}+|[\[【［(（]|\b(?:https?|ftp)://|[:：#†](?=(?:l{1,2}\.?\s?)?\d)", re.IGNORECASE)
 """Where a citation may begin, or behind its name continue, and what has to be skipped."""
 _SQUARE = compile_bounded(rf"[\[【［](?P<inside>[^\[\]【】［］\n]{{1,{MAX_GROUP_CHARACTERS}}}+)[\]】］]")
+_CITED = compile_bounded(r"\s{0,20}[\[【［]")
+"""What follows a quotation that has its own citation."""
 _ROUND = compile_bounded(rf"[(（](?P<inside>(?:[^()（）\n]|\([^()\n]{{0,200}}+\)){{1,{MAX_GROUP_CHARACTERS}}}+)[)）]")
 _ADDRESS = compile_bounded(rf"[^\s<>\])}}\"'|]{{1,{_MAX_TARGET_CHARACTERS}}}+")
 _NAME_BEGINS_AFTER = frozenset(" \t([{\"'“”„«»‚‘’*>|,;—–=（【［「、，")
@@ -308,7 +310,7 @@ class _Normaliser:
     def _step(self, line: str, start: re.Match[str], passed: int, spans: "_Spans") -> "_Step":
         at, sign = start.start(), start[0]
         if sign in "[【［":
-            return self._square(line, at)
+            return self._quoted_square(line, at, spans) or self._square(line, at)
         if spans.is_quoted(at):
             # A document's own words: a quotation stays word for word.
             return _Step(at, start.end())
@@ -328,6 +330,19 @@ class _Normaliser:
         inside = line[start.end() : close].strip()
         whole = inside.removeprefix("[").removesuffix("]") if inside.startswith("[") else inside
         return _Step(start.start(), close + len(start[0]), self.parse_group(whole, NameMatch.PATH), is_closed=True)
+
+    def _quoted_square(self, line: str, at: int, spans: "_Spans") -> "_Step | None":
+        """Return the step over a citation in a quotation that has its own citation: a document's words, not ours.
+
+        It gets round brackets. None if it is something else.
+        """
+        end, group = spans.find_quotation_end(at), _SQUARE.match(line, at)
+        if end is None or group is None or group.end() >= end or not _CITED.match(line, end):
+            return None
+        looks_cited = citation_syntax.CITATION_PATTERN.fullmatch(group[0]) is not None
+        if not looks_cited and self.parse_group(group["inside"], NameMatch.LOOSE) is None:
+            return None
+        return _Step(at, group.end(), (f"({group['inside']})",), is_closed=True)
 
     def _square(self, line: str, at: int) -> "_Step":
         group = _SQUARE.match(line, at)
@@ -523,8 +538,12 @@ class _Spans:
 
     def is_quoted(self, place: int) -> bool:
         """Whether this is between quotation marks."""
+        return self.find_quotation_end(place) is not None
+
+    def find_quotation_end(self, place: int) -> int | None:
+        """Return where the quotation ends that this is in, with its mark; None if it is in none."""
         before = bisect_left(self._quotations, (place,)) - 1
-        return before >= 0 and place < self._quotations[before][1]
+        return self._quotations[before][1] if before >= 0 and place < self._quotations[before][1] else None
 
     @cached_property
     def _quotations(self) -> list[tuple[int, int]]:

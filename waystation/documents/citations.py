@@ -87,6 +87,10 @@ class FailedCitation(Value):
     reason: str
 
 
+_ROUND_BRACKETS = str.maketrans("[]", "()")
+"""Square brackets within a quotation would be citations of the report, so they are round there, and compared so."""
+
+
 @final
 class CitedDocument:
     """A document that citations are checked against.
@@ -139,14 +143,15 @@ class CitedDocument:
     def find_quotation_fault(self, quotation: str, first_line: int, last_line: int) -> str | None:
         """Return why these lines do not contain the quotation; None if they do.
 
-        White space counts as one space, and a tag that was escaped for the agent as the tag.
+        White space counts as one space, a square bracket as a round one, and a tag that was escaped for the agent as
+        the tag.
         """
         text, ends = self._words
         begin, end = ends[first_line - 1], ends[last_line]
         # The space between two lines belongs to the second, and is not part of the cited words.
         begin += text.startswith(" ", begin)
         searched = min(end, begin + MAX_SEARCHED_CHARACTERS)
-        if _Quoted.of(unescape_tags(quotation)).is_found_in(text[begin:searched]):
+        if _Quoted.of(unescape_tags(quotation).translate(_ROUND_BRACKETS)).is_found_in(text[begin:searched]):
             return None
         return QUOTATION_NOT_FOUND_NEARBY if searched < end else QUOTATION_NOT_FOUND
 
@@ -175,7 +180,8 @@ class CitedDocument:
         Of a quotation with placeholders, its longest part is looked for. Of several occurrences among the first
         `MAX_COMPARED_OCCURRENCES`, the nearest counts.
         """
-        part = max(PLACEHOLDER_PATTERN.split(" ".join(unescape_tags(quotation).split())), key=len).strip()
+        words = " ".join(unescape_tags(quotation).translate(_ROUND_BRACKETS).split())
+        part = max(PLACEHOLDER_PATTERN.split(words), key=len).strip()
         if len(part) < MIN_QUOTATION_CHARACTERS:
             return None
         text, ends = self._words
@@ -195,7 +201,7 @@ class CitedDocument:
     @cached_property
     def _folded(self) -> tuple[str, list[int], "_Folded"]:
         """All words with single spaces, the end of each line in that text, and the text folded."""
-        words = [" ".join(line.split()) for line in self._lines]
+        words = [" ".join(line.translate(_ROUND_BRACKETS).split()) for line in self._lines]
         text = " ".join(words)
         return text, [0, *accumulate(len(kept) + 1 for kept in words)], _Folded.of(text)
 
@@ -216,7 +222,7 @@ class CitedDocument:
         words: list[str] = []
         ends = [0]
         for line in self._lines:
-            kept = unescape_tags(" ".join(line.split()))
+            kept = unescape_tags(" ".join(line.translate(_ROUND_BRACKETS).split()))
             # No space before the very first words.
             words.append(f" {kept}" if kept and ends[-1] else kept)
             ends.append(ends[-1] + len(words[-1]))
