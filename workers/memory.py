@@ -118,9 +118,9 @@ async def has_memory(settings: Settings) -> bool:
     """Return whether a worker has made the memory already. Raises BadInput, MemoryUnavailable."""
     if settings.qdrant_url is None:
         return settings.memory_folder.exists()
-    from waystation.workers.memory_server import does_memory_collection_exist  # noqa: PLC0415
+    from waystation.workers.memory_server import has_memory_collection  # noqa: PLC0415
 
-    return await does_memory_collection_exist(settings, settings.qdrant_url)
+    return await has_memory_collection(settings, settings.qdrant_url)
 
 
 MIN_COMPLETE_SHARE = 0.9

@@ -55,7 +55,7 @@ async def open_server_draft(
         yield draft
 
 
-async def does_memory_collection_exist(settings: Settings, url: str) -> bool:
+async def has_memory_collection(settings: Settings, url: str) -> bool:
     """Ask the Qdrant server whether the collection of memory exists. Raises BadInput, MemoryUnavailable."""
     server = build_qdrant_server(settings, url)
     client = server.create_client(_CHECK_SECONDS)
