@@ -263,13 +263,13 @@ async def open_notification_activities(
         yield NotificationActivities(told, link)
 
 
-def build_task_link(page: str | None, target: TemporalTarget, task_id: str) -> str | None:
+def build_task_link(page: str | None, target: TemporalTarget, workflow_id: str) -> str | None:
     """Return the address of a task's web page, where it can be answered, or of its page in the Temporal UI, if one is
     known. For a scheduled run, it is the page of all schedules, or that of the run.
     """
     if page is None:
-        return build_workflow_link(target, task_id)
-    return f"{page}/schedules" if task_id.startswith(SCHEDULE_ID_PREFIX) else f"{page}/tasks/{task_id}"
+        return build_workflow_link(target, workflow_id)
+    return f"{page}/schedules" if workflow_id.startswith(SCHEDULE_ID_PREFIX) else f"{page}/tasks/{workflow_id}"
 
 
 def create_notifiers(settings: Settings) -> list[WebhookNotifier | AppriseNotifier]:

@@ -2,8 +2,8 @@
 
 All other types are pinned: a run stays on its build, and tasks, scheduled runs and indexing continue as new on the
 current one. These three either live for ever or have a single command, and must not keep an old build in use. A change
-of their commands needs `workflow.patched`. They are types of their own
-because the server accepts a versioning behavior only from versioned workers.
+of their commands needs `workflow.patched`. They are types of their own because the server accepts a versioning behavior
+only from versioned workers.
 """
 
 from temporalio import workflow

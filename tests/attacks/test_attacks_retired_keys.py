@@ -1,4 +1,4 @@
-"""After `waystation store reseal`, whoever has a previous key and can write to the database forges no row."""
+"""After `waystation store reseal`, an attacker with a previous key and write access to the database forges no row."""
 
 import asyncio
 import signal

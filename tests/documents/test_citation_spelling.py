@@ -308,3 +308,9 @@ def test_a_citation_in_the_quoted_words_of_a_document_is_none_of_the_report(insi
 def test_a_citation_at_the_end_of_a_quotation_that_has_no_other_is_the_reports() -> None:
     written = normalise_citations('It is set: "The budget is 444 euros [a.md:5-5]."', CITABLE).text
     assert [str(one) for one in parse_citations(written)] == ["[a.md:5-5]"]
+
+
+def test_a_quotation_that_is_corrected_keeps_brackets_that_are_no_citation() -> None:
+    line = "The harbor [sic] was closed, as [b.md:3-3] says."
+    wording = CitedDocument([line]).find_original_wording("the harbor [sic] was closed as (b.md:3-3) says", 1, 1)
+    assert wording == "The harbor [sic] was closed, as (b.md:3-3) says"

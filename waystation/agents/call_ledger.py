@@ -145,8 +145,8 @@ MAX_JITTER_SECONDS = 15.0
 def compute_retry_wait(retry_after: float, spread: float) -> float:
     """Return how long to wait before a refused call is repeated, in seconds: never less than the provider named.
 
-    Calls that were refused together come back one by one. The added time is at most the delay itself, at least up to a
-    second and at most up to `MAX_JITTER_SECONDS`.
+    A random time is added, so that calls that were refused together come back one by one. Its maximum is the delay
+    itself, but between 1 second and `MAX_JITTER_SECONDS`.
 
     Args:
         retry_after: Delay that the provider named, in seconds.

@@ -2,7 +2,7 @@
 
 - `end_turn`, `stop_sequence`, `tool_use`, `pause_turn`, unknown: its calls are run. Without one, the agent is asked to
   go on.
-- `max_tokens`: the same, without a call that was cut; the model is told how to repeat it.
+- `max_tokens`: the same, without a call that was cut; a text in its place says how to repeat it.
 - `model_context_window_exceeded`: the same, after a compaction.
 - `refusal`: the reply is left out of the conversation, and the turn is repeated once, by a fallback if there is one.
 

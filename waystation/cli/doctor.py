@@ -33,14 +33,7 @@ from waystation.config.setting_types import CONFIG_NAME, write_table
 from waystation.config.settings import Settings, describe_unknown_variables, resolve_trace_target
 from waystation.documents.readers.reader import READER_MODULE, describe_recognition, find_recognition_options
 from waystation.kernel.clock import utc_now
-from waystation.kernel.errors import (
-    BadInput,
-    StoreError,
-    StoreUnavailable,
-    Unreachable,
-    WaystationError,
-    WrongKey,
-)
+from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
 from waystation.kernel.files import find_shared_paths
 from waystation.kernel.roles import list_step_roles
 from waystation.kernel.temporal_names import QUEUES

@@ -88,7 +88,9 @@ class FailedCitation(Value):
 
 
 _ROUND_BRACKETS = str.maketrans("[]", "()")
-"""Square brackets within a quotation would be citations of the report, so they are round there, and compared so."""
+"""A document's citation within a quotation would be one of the report. It gets round brackets there, so they are
+compared as equal.
+"""
 
 
 @final
@@ -172,7 +174,7 @@ class CitedDocument:
         opening, closing = words[: wanted.origins[0]], words[wanted.origins[-1] + 1 :]
         first -= len(opening) if text.endswith(opening, begin, first) else 0
         last += len(closing) if text.startswith(closing, last, end) else 0
-        return text[first:last]
+        return CITATION_PATTERN.sub(lambda match: match[0].translate(_ROUND_BRACKETS), text[first:last])
 
     def find_quotation_lines(self, quotation: str, near_line: int = 1) -> tuple[int, int] | None:
         """Return the first and last line of the quotation, word for word or nearly so; None if it is not there.
@@ -201,7 +203,7 @@ class CitedDocument:
     @cached_property
     def _folded(self) -> tuple[str, list[int], "_Folded"]:
         """All words with single spaces, the end of each line in that text, and the text folded."""
-        words = [" ".join(line.translate(_ROUND_BRACKETS).split()) for line in self._lines]
+        words = [" ".join(line.split()) for line in self._lines]
         text = " ".join(words)
         return text, [0, *accumulate(len(kept) + 1 for kept in words)], _Folded.of(text)
 

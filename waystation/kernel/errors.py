@@ -28,7 +28,7 @@ WaystationError
 │   └── TextRedactionError          this one text; others may pass
 │       ├── RedactionTimeoutError   it took too long; after a second time-out the text is set aside
 │       ├── RedactionAbandonedError  out of attempts: the work that needs the text ends with what it has
-│       └── RedactionBlockedError  out of attempts: a person must look at it
+│       └── RedactionBlockedError   out of attempts: a person must look at it
 ├── MemoryUnavailable               the embedder or Qdrant did not answer; passages wait in the outbox; exit code 3
 │   ├── PassagesRejectedError       Qdrant does not accept one of these passages, however often it is sent
 │   └── OtherEmbedder               memory was built with another embedder than the configured one
@@ -38,7 +38,7 @@ WaystationError
 ├── WebhookUnavailable              a notification was not accepted; retryable
 ├── WebhookRejectedError            a notification was not accepted; not retryable
 ├── WebUnavailable                  a page cannot be fetched now; retryable
-├── WebPageUnreadableError           a page cannot or must not be read; not retryable
+├── WebPageUnreadableError          a page cannot or must not be read; not retryable
 └── Unreachable                     something needed (server, worker) is not there; exit code 3
     └── Busy                        it is there but accepts no more at the moment: nothing was accepted
 """

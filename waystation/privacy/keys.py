@@ -77,7 +77,8 @@ class AesGcmCipher:
 class MultiKeyCipher:
     """Implements the port `Cipher` for one purpose of several keys: encrypts with the first, decrypts with any.
 
-    What a retired key encrypted is refused, although that key is known: whoever it leaked to could have encrypted it.
+    What a retired key encrypted is refused, although that key is known: it may have leaked, so anyone could have
+    encrypted it.
     """
 
     def __init__(self, sealers: Sequence[AesGcmCipher], retired: Sequence[AesGcmCipher] = ()) -> None:

@@ -1,9 +1,9 @@
 """The vault: originals behind placeholders, each encrypted for its own tenant and placeholder."""
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, RowMapping, Table, delete, func, select, update
+from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.kernel.cipher import Cipher
@@ -13,11 +13,11 @@ from waystation.kernel.temporal_names import TOOL_SECRETS
 from waystation.kernel.value import Value
 from waystation.privacy.policy import VaultEntry
 from waystation.store.engine import (
-    MAX_VALUES_PER_STATEMENT,
     Database,
     SqlRepository,
     insert_missing,
     iter_batches,
+    iter_table_rows,
     read_transaction,
     run_to_completion,
     translate_database_errors,
@@ -198,7 +198,7 @@ async def reencrypt_vault(connection: AsyncConnection, cipher: Cipher) -> VaultC
         RetiredKey: an original was written with a key that is no longer accepted.
     """
     originals = secrets = unreadable = session_proofs = 0
-    async for row in _iter_rows(connection, vault):
+    async for row in iter_table_rows(connection, vault):
         context = _context(str(row["tenant"]), str(row["placeholder"]))
         try:
             plain = _decrypted(cipher, str(row["tenant"]), str(row["placeholder"]), bytes(row["original"]))
@@ -211,7 +211,7 @@ async def reencrypt_vault(connection: AsyncConnection, cipher: Cipher) -> VaultC
             secrets += 1
         else:
             originals += 1
-    async for row in _iter_rows(connection, vault_sessions):
+    async for row in iter_table_rows(connection, vault_sessions):
         tenant, placeholder, session = str(row["tenant"]), str(row["placeholder"]), str(row["session"])
         meeting = _meeting(tenant, placeholder, session)
         if _is_proof(cipher, row["proof"], meeting):
@@ -219,16 +219,6 @@ async def reencrypt_vault(connection: AsyncConnection, cipher: Cipher) -> VaultC
             await connection.execute(update(vault_sessions).where(*here).values(proof=cipher.encrypt(b"", meeting)))
             session_proofs += 1
     return VaultCounts(originals=originals, secrets=secrets, session_proofs=session_proofs, unreadable=unreadable)
-
-
-async def _iter_rows(connection: AsyncConnection, table: Table) -> AsyncIterator[RowMapping]:
-    """Iterate over the rows of a table in batches. Its keys must not change meanwhile."""
-    total = (await connection.execute(select(func.count()).select_from(table))).scalar_one()
-    key = tuple(table.primary_key)
-    for first in range(0, total, MAX_VALUES_PER_STATEMENT):
-        batch = select(table).order_by(*key).limit(MAX_VALUES_PER_STATEMENT).offset(first)
-        for row in (await connection.execute(batch)).mappings().all():
-            yield row
 
 
 def _decrypted(cipher: Cipher, tenant: str, placeholder: str, original: bytes) -> bytes:

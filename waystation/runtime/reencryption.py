@@ -12,24 +12,28 @@ from waystation.kernel.clock import Clock
 from waystation.kernel.value import Value
 from waystation.privacy.vault_repository import VaultCounts, reencrypt_vault
 from waystation.store.encryption import EncryptedBytes, EncryptedText, RowProofType, bind_to_row
-from waystation.store.engine import MAX_VALUES_PER_STATEMENT, Database
+from waystation.store.engine import Database, iter_table_rows
 from waystation.store.schema import identity, metadata, tasks, texts
 
 
 async def is_row_encrypted(database: Database, clock: Clock, *, seals: bool) -> bool:
     """Return whether everything is encrypted to its row. An empty store starts so if texts are to be encrypted."""
     async with database.read() as connection:
-        if (await connection.execute(select(identity.c.sealed_since))).scalar_one() is not None:
+        if await _is_sealed(connection):
             return True
         if not seals:
             return False
         if await _has_rows(connection):  # perhaps by a process that has encrypted the store since the first query
-            return (await connection.execute(select(identity.c.sealed_since))).scalar_one() is not None
+            return await _is_sealed(connection)
     async with database.write() as connection:
         if await _has_rows(connection):  # written meanwhile, by a process that may not encrypt
-            return (await connection.execute(select(identity.c.sealed_since))).scalar_one() is not None
+            return await _is_sealed(connection)
         await connection.execute(update(identity).values(sealed_since=clock()))
     return True
+
+
+async def _is_sealed(connection: AsyncConnection) -> bool:
+    return (await connection.execute(select(identity.c.sealed_since))).scalar_one() is not None
 
 
 async def load_row_key_check(database: Database) -> str | None:
@@ -89,16 +93,14 @@ async def reencrypt_database(
 async def _rewritten(connection: AsyncConnection, table: Table, columns: list[Column[object]]) -> tuple[int, int]:
     """Rewrite the columns of a table. Returns the number of texts and of proofs."""
     key, texts, proofs = tuple(table.primary_key), 0, 0
-    total = (await connection.execute(select(func.count()).select_from(table))).scalar_one()
-    for first in range(0, total, MAX_VALUES_PER_STATEMENT):
-        found = await connection.execute(select(table).order_by(*key).limit(MAX_VALUES_PER_STATEMENT).offset(first))
-        for row in [dict(one) for one in found.mappings()]:
-            proven = {column.name: _anew(column, row) for column in columns if isinstance(column.type, RowProofType)}
-            said = {column.name: _anew(column, row) for column in columns if row[column.name]}
-            this = and_(*[column == row[column.name] for column in key])
-            if values := said | proven:
-                await connection.execute(update(table).where(this).values(values))
-            texts, proofs = texts + len(said.keys() - proven.keys()), proofs + len(proven)
+    async for found in iter_table_rows(connection, table):
+        row = dict(found)
+        proven = {column.name: _anew(column, row) for column in columns if isinstance(column.type, RowProofType)}
+        said = {column.name: _anew(column, row) for column in columns if row[column.name]}
+        this = and_(*[column == row[column.name] for column in key])
+        if values := said | proven:
+            await connection.execute(update(table).where(this).values(values))
+        texts, proofs = texts + len(said.keys() - proven.keys()), proofs + len(proven)
     return texts, proofs
 
 

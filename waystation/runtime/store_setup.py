@@ -248,8 +248,8 @@ def _seen_sealed(settings: Settings, store_id: str) -> tuple[Path, Path]:
 def _seen_row_keys(settings: Settings, store_id: str) -> dict[str, list[Path]]:
     """Return the empty files by which this machine remembers under which keys the store was rewritten, by their checks.
 
-    They are named like those of `_seen_sealed`, for the same reason: whoever has a previous key and can write to the
-    database could otherwise make it accept rows under that key again.
+    They are named like those of `_seen_sealed`, for the same reason: an attacker with a previous key and write access
+    to the database could otherwise make it accept rows under that key again.
     """
     seen = dict[str, list[Path]]()
     for name in _hash_store_names(settings, store_id):

@@ -8,6 +8,7 @@ import asyncio
 import sqlite3
 from collections.abc import (
     AsyncGenerator,
+    AsyncIterator,
     Awaitable,
     Callable,
     Coroutine,
@@ -23,7 +24,21 @@ from functools import cache, wraps
 from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, FromClause, Insert, Select, Table, and_, bindparam, cast, func, true
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    FromClause,
+    Insert,
+    RowMapping,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    cast,
+    func,
+    select,
+    true,
+)
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
@@ -168,6 +183,16 @@ def iter_batches(values: Iterable[str]) -> Iterator[list[str]]:
     return (
         ordered[first : first + MAX_VALUES_PER_STATEMENT] for first in range(0, len(ordered), MAX_VALUES_PER_STATEMENT)
     )
+
+
+async def iter_table_rows(connection: AsyncConnection, table: Table) -> AsyncIterator[RowMapping]:
+    """Iterate over the rows of a table in batches. They may be rewritten meanwhile, but not their keys."""
+    total = (await connection.execute(select(func.count()).select_from(table))).scalar_one()
+    key = tuple(table.primary_key)
+    for first in range(0, total, MAX_VALUES_PER_STATEMENT):
+        batch = select(table).order_by(*key).limit(MAX_VALUES_PER_STATEMENT).offset(first)
+        for row in (await connection.execute(batch)).mappings().all():
+            yield row
 
 
 @cache
