@@ -75,7 +75,7 @@ async def test_an_outline_alone_is_no_report_and_its_rest_survives_a_compaction(
     assert (await env.call_tool(SUBMIT, "writing")).startswith("ERROR The report has no section yet.")
     line = describe_unfinished_result(*await env.store.load_work(f"{TASK}/writing", env.ref.scope))
     assert line.endswith(
-        "an outline, of which these sections are to write: “Causes” (Why it silted up); “Conflicts and limits” "
+        "an outline with these sections still to be written: “Causes” (Why it silted up); “Conflicts and limits” "
         "(What the sources leave open)"
     )
 

@@ -143,7 +143,7 @@ Do the writing.
 - step analysis (The analysis): 1 conclusion
 </needs>
 <length>
-By its material: at most about 300 words for 2 findings, not counting tables; fewer if little of it matters.
+By the material: at most about 300 words for 2 findings, not counting tables; fewer if few findings matter.
 </length>
 </task>\
 """)
