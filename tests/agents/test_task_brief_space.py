@@ -105,7 +105,7 @@ async def test_agents_read_procedures_by_their_tool_alone(bare_env: AgentEnviron
     assert refused.is_error
     assert "There is no document 'research.md'" in refused.content
     unknown = await toolbox.run(make_tool_use("read_skill", name="cook"), await bare_env.make_tool_context())
-    assert unknown.content == "There is no procedure 'cook'. There are: research."
+    assert unknown.content == "There is no procedure 'cook'. The procedures are: research."
     assert "No passage matches" in await bare_env.call_tool(make_tool_use("search_documents", query="start end"))
     assert await bare_env.call_tool(make_tool_use("list_documents")) == "harbour.md (1 lines, 29 characters)"
 

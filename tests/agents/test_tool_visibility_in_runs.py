@@ -100,7 +100,7 @@ async def test_a_call_of_a_hidden_tool_is_an_error_that_says_why(env: AgentEnvir
     listed, delegated = (await env.load_messages())[2].tool_results
     assert listed.is_error
     assert delegated.is_error
-    assert listed.content.startswith("The tool list_documents is hidden: the settings deny list_*. Yours are: ")
+    assert listed.content.startswith("The tool list_documents is hidden: the settings deny list_*. Your tools are: ")
     assert delegated.content.startswith("The tool delegate is hidden: the settings deny delegate.")
     assert "list_documents" not in {spec.name for spec in env.model.requests[0].tools}
 

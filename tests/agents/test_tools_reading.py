@@ -101,7 +101,7 @@ async def test_a_long_line_is_read_to_its_end_and_a_hit_says_where_in_it(bare_en
     begin, end = (int(number.replace(",", "")) for number in where.groups())
     assert line[begin - 1 : end] in found
     beyond = make_tool_use("read_document", name="minified.json", first_line=2, first_character=len(line) + 1)
-    assert "is beyond the end" in await bare_env.call_tool(beyond)
+    assert "is beyond its end" in await bare_env.call_tool(beyond)
 
 
 async def test_an_empty_document_is_read_as_one_empty_line(library: AgentEnvironment) -> None:
@@ -162,12 +162,12 @@ async def test_nothing_is_stored_under_a_wrong_id_and_a_page_behind_the_end_is_r
     library: AgentEnvironment,
 ) -> None:
     assert await library.call_tool(make_tool_use("read_stored", id="abc")) == snapshot(
-        "ERROR Nothing is stored under 'abc'. Use the whole id of the pointer."
+        "ERROR Nothing is stored under 'abc'. Use the whole id that the shortened result names."
     )
     blob = await library.store.put_text("short", library.ref.scope)
     assert await library.call_tool(make_tool_use("read_stored", id=blob, first=2)) == "ort"
     assert await library.call_tool(make_tool_use("read_stored", id=blob, first=5)) == snapshot(
-        "ERROR It has 5 characters; number 5 is beyond the end."
+        "ERROR This result has 5 characters; character 5 is beyond its end."
     )
 
 

@@ -94,7 +94,7 @@ async def test_a_report_is_written_section_by_section_and_then_handed_in(env: Ag
 async def test_a_report_without_a_section_is_not_handed_in(env: AgentEnvironment) -> None:
     handed_in = make_tool_use("submit_report", title="The harbour", summary="Silt.")
     assert await env.call_tool(handed_in, "writing") == snapshot(
-        "ERROR The report has no section yet. Write them with write_section, then submit it."
+        "ERROR The report has no sections yet. Write them with write_section, then submit the report."
     )
     assert await env.store.get_deliverable(f"{TASK}/writing", SYSTEM_SCOPE) is None
 
