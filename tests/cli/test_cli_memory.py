@@ -123,7 +123,7 @@ def test_doctor_counts_what_waits_and_names_what_memory_does_not_take(capsys: py
     ok, finding = passages_check(capsys)
     assert not ok
     assert re.fullmatch(
-        f"2 passages in the store wait to be added to memory, {since}; memory rejected 1: {refused}", finding
+        f"2 passages in the store wait to be added to memory, {since}; memory rejected 1 passage: {refused}", finding
     )
 
 

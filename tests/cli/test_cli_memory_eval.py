@@ -86,7 +86,7 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
         (
             TALK,
             [ASKED[0], {**ASKED[1], "relevant": ["z9"]}],
-            "Q.jsonl, line 2: relevant has the id 'z9', but no message in",
+            "Q.jsonl, line 2: relevant names the id 'z9', but no message in",
         ),
         (TALK, [{**ASKED[0], "relevant": []}], "Q.jsonl, line 1: relevant: it is empty"),
         ([], ASKED, "is empty: it needs one JSON object per line"),

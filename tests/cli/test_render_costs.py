@@ -111,7 +111,9 @@ research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 def test_an_unknown_price_is_said_of_its_lines_and_of_the_total() -> None:
     shown = format_cost_report(paid(priced=False), 120)
     assert shown.count("price unknown") == 3
-    assert shown.endswith("price unknown: claude-sonnet-5-5; add the price to a file and set WAYSTATION_PRICES to it")
+    assert shown.endswith(
+        "price unknown: claude-sonnet-5-5; add prices to a file and set WAYSTATION_PRICES to its path"
+    )
 
 
 def test_a_task_that_called_no_model_has_no_bill() -> None:
@@ -127,7 +129,7 @@ def test_calls_without_a_reply_are_the_bill_where_there_is_nothing_else() -> Non
     assert format_cost_report(build_cost_breakdown([], [unanswered("local::m", tokens)]), 80) == snapshot("""\
 no model call has a reply yet
 plan: plan-1 has no reply so far; possibly billed, 29,487 tokens at most
-price unknown: local::m; add the price to a file and set WAYSTATION_PRICES to it\
+price unknown: local::m; add prices to a file and set WAYSTATION_PRICES to its path\
 """)
     priced = format_cost_report(
         build_cost_breakdown([], [unanswered("large", Amount(tokens=29_487, micro_usd=90_000))]), 80

@@ -268,7 +268,10 @@ class MeteredModel:
         bytes_bound = compute_request_upper_bound(request.system, tools, request.messages)
         own = find_worst_rates(request.model, bytes_bound, day, prices)
         if own is None and remaining.micro_usd is not None:
-            raise BadInput(f"{request.model} has no known price, so its calls cannot be kept within a limit in dollars")
+            raise BadInput(
+                f"{request.model} has no known price, so its calls cannot be kept within a limit in dollars: "
+                "give a budget in tokens, or add the price to a file and set WAYSTATION_PRICES to its path"
+            )
 
         def bounded(tokens: int) -> CallCostBound:
             met = (find_worst_rates(model, tokens, day, prices) for model in (request.model, *request.fallbacks))

@@ -215,7 +215,7 @@ def _newest_compactions(view: TaskView) -> list[str]:
         {step.id for step in view.steps if step.state not in ENDED_STEP_STATES} if not view.phase.over else set[str]()
     )
     if undoable := [made for made in view.compactions if made.agent in at_work and made.status.made_room]:
-        shown.append(f"To undo one: {format_restore_command(view.task_id, undoable[-1])}")
+        shown.append(f"To undo a compaction: {format_restore_command(view.task_id, undoable[-1])}")
     return shown
 
 
@@ -543,7 +543,7 @@ def _remarks(bill: CostBreakdown) -> list[str]:
 
 def _open(bill: CostBreakdown) -> list[str]:
     """Format calls without a reply, which are in progress or will never have one, and models without a price."""
-    named = f"{UNPRICED}: {', '.join(bill.unpriced_models)}; add the price to a file and set WAYSTATION_PRICES to it"
+    named = f"{UNPRICED}: {', '.join(bill.unpriced_models)}; add prices to a file and set WAYSTATION_PRICES to its path"
     return [
         f"{call.agent}: {call.intent.key} has no reply so far; possibly billed, "
         f"{format_amount(call.intent.worst_case)} at most"
