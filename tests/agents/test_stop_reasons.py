@@ -116,8 +116,8 @@ async def test_a_reply_that_was_cut_while_thinking_is_told_so(env: AgentEnvironm
 @pytest.mark.parametrize(
     ("tool", "how"),
     [
-        ("submit_findings", "Submit again, all of it in one call, but shorter"),
-        ("submit_analysis", "Submit again, all of it in one call, but shorter"),
+        ("submit_findings", "Submit everything again in one call, but shorter"),
+        ("submit_analysis", "Submit everything again in one call, but shorter"),
         ("write_section", "Write shorter sections, one per reply."),
         ("take_note", "Make the call again, shorter, and alone in a reply."),
     ],

@@ -11,7 +11,9 @@ FINDING = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}
 
 
 async def test_notes_are_kept_numbered_and_read_again(env: AgentEnvironment) -> None:
-    assert await env.call_tool(make_tool_use("read_notes")) == snapshot("You have 0 notes; none from number 1 on.")
+    assert await env.call_tool(make_tool_use("read_notes")) == snapshot(
+        "You have 0 notes; none has number 1 or higher."
+    )
     assert await env.call_tool(make_tool_use("take_note", "c1", **NOTE)) == "note 1 kept"
     assert await env.call_tool(make_tool_use("take_note", "c2", **{**NOTE, "text": "Two\nlines."})) == "note 2 kept"
     assert await env.call_tool(make_tool_use("read_notes")) == snapshot("""\

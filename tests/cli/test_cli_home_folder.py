@@ -101,7 +101,7 @@ def test_looking_whether_the_lock_is_taken_makes_no_folder(home: Path) -> None:
 @pytest.mark.usefixtures("holder")
 def test_a_second_dev_starts_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["dev"]) == 2
-    assert "the platform is already running" in capsys.readouterr().err
+    assert "the platform is already starting" in capsys.readouterr().err
     assert [file.name for file in home.iterdir()] == ["run.lock"]
 
 

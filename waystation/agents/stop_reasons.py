@@ -37,7 +37,7 @@ EMPTY_REPLY = "(an empty reply)"
 CALL_WAS_CUT = "(A tool call was cut here: the reply was too long."
 """Beginning of the text in place of a call that was cut; `_HOW_TO_REPEAT` says how to go on."""
 _ALL_AGAIN = (
-    "Submit again, all of it in one call, but shorter: the most important first, with fewer and shorter quotations and "
+    "Submit everything again in one call, but shorter: the most important first, with fewer and shorter quotations and "
     "details."
 )
 _HOW_TO_REPEAT: Mapping[str, str] = {

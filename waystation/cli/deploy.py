@@ -21,7 +21,9 @@ from waystation.runtime.temporal.deployment_client import (
 
 app = typer.Typer()
 deploy = typer.Typer(
-    name="deploy", help="Choose the build of the workers that gets new tasks, or roll it back.", no_args_is_help=True
+    name="deploy",
+    help="Choose the build of workers that new tasks go to, or roll back to the previous build.",
+    no_args_is_help=True,
 )
 app.add_typer(deploy)
 
@@ -39,7 +41,7 @@ class DeploymentJson(Value):
 
 @deploy.callback()
 def _deploy() -> None:
-    """Choose the build of the workers that gets new tasks, or roll it back."""
+    """Choose the build of workers that new tasks go to, or roll back to the previous build."""
 
 
 @deploy.command("status")

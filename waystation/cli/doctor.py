@@ -494,7 +494,7 @@ def _traces() -> CheckResult:
         return CheckResult(
             name="traces",
             ok=False,
-            finding="off; set OTEL_EXPORTER_OTLP_ENDPOINT on workers to enable them",
+            finding="off; set OTEL_EXPORTER_OTLP_ENDPOINT on workers to enable traces",
             needed=False,
         )
     said = "redacted message content" if target.include_content else "no message content"

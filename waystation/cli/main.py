@@ -46,7 +46,7 @@ GROUPS = {
         "show": CommandInfo("show", "Show a task."),
         "watch": CommandInfo("show", "Follow a task until it ends."),
         "message": CommandInfo("tasks", "Send a message to the agents of a running task."),
-        "documents": CommandInfo("tasks", "List a task's documents, or send changed ones to a running task."),
+        "documents": CommandInfo("tasks", "List a task's documents, or send changed documents to a running task."),
         "plan": CommandInfo("plans", "Print a task's plan, or change it before it is approved."),
         "fork": CommandInfo("tasks", "Start a new task from the finished steps of another task."),
         "cancel": CommandInfo("tasks", "Stop a task."),
@@ -92,7 +92,9 @@ GROUPS = {
         "tools": CommandInfo("tools", "List the tools of tool servers, with their approvals and restrictions."),
         "secrets": CommandInfo("serve", "Store, list and delete the encrypted secrets of tool servers."),
         "worker": CommandInfo("platform", "Run workers for an existing Temporal server."),
-        "deploy": CommandInfo("deploy", "Choose the build of the workers that gets new tasks, or roll it back."),
+        "deploy": CommandInfo(
+            "deploy", "Choose the build of workers that new tasks go to, or roll back to the previous build."
+        ),
         "store": CommandInfo("store", "Inspect and upgrade the store's database."),
         "codec-server": CommandInfo("codec_server", "Decrypt payloads for the Temporal UI."),
     },

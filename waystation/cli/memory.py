@@ -61,7 +61,8 @@ def forget_tasks(
     before: Annotated[
         str | None,
         typer.Option(
-            metavar="DATE", help="Only tasks that ended before this date. Used alone: of all sessions of the tenant."
+            metavar="DATE",
+            help="Only tasks that ended before this date. Used alone, it means all such tasks of the tenant.",
         ),
     ] = None,
     everything: Annotated[
@@ -280,7 +281,7 @@ def reindex(
     rebuild: Annotated[
         bool,
         typer.Option(
-            "--rebuild", help="Embed all passages again, even if the embedder is the same; for example after damage."
+            "--rebuild", help="Rebuild the whole memory, even if the embedder is the same; for example after damage."
         ),
     ] = False,
     as_json: JsonOption = False,

@@ -65,7 +65,7 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
         taken, _ = select_page_lines(lines, ctx.page_characters)
         shown = start + len(taken)
         if not taken:
-            return f"There are {len(documents)} documents; none from number {arguments.first} on."
+            return f"There are {len(documents)} documents; none has number {arguments.first} or higher."
         rest = [f"continues at number {shown + 1} of {len(documents)}"] if shown < len(documents) else []
         return "\n".join([*taken, *rest])
 
@@ -91,7 +91,7 @@ class ReadDocumentInput(ToolInput):
     first_line: int = Field(default=1, ge=1, description="First line.")
     last_line: int | None = Field(default=None, ge=1, description="Default: as many as fit.")
     first_character: int = Field(
-        default=1, ge=1, description=f"Where to begin in a line over {LINE_CHARACTERS:,} characters."
+        default=1, ge=1, description=f"First character, in a line over {LINE_CHARACTERS:,} characters."
     )
 
 
@@ -167,7 +167,8 @@ def _within_line(document: Document, arguments: ReadDocumentInput, line: str, ct
             f"Line {number} has {len(line):,} characters; character {first:,} is beyond its end."
         )
     head = (
-        f"{sanitize_line(document.name)}, line {number} of {document.lines}, {len(line):,} characters, from {first:,}"
+        f"{sanitize_line(document.name)}, line {number} of {document.lines}, {len(line):,} characters, from character "
+        f"{first:,}"
     )
     start = find_cut_position(line, first - 1)
     end = find_slice_end(line, start, ctx)
@@ -324,7 +325,10 @@ class SearchDocumentsInput(ToolInput):
         description="Other words for the same, or other points.",
     )
     limit: int | None = Field(
-        default=None, ge=1, le=MAX_PASSAGES, description="Passages over all queries. Default: 5 a query, at least 10."
+        default=None,
+        ge=1,
+        le=MAX_PASSAGES,
+        description="Number of passages for all queries. Default: 5 per query, at least 10.",
     )
     document: str = Field(default="", description="The only document to search.")
     first_document: int = Field(
@@ -385,7 +389,7 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         number = documents.index(find_document(arguments.document, documents)) + 1
         if number not in among:
             raise ToolCallRejectedError(
-                f"This document has number {number}: leave out first_document and last_document."
+                f"This document has number {number}, outside the range: leave out first_document and last_document."
             )
         return (number,)
 

@@ -433,7 +433,7 @@ class ReadFindingsTool(TypedTool[ReadFindingsInput]):
         start = arguments.first - 1
         taken, _ = select_page_lines(entries[start : start + arguments.count], ctx.page_characters)
         if not taken:
-            return f"Step {arguments.step} has {len(entries)} {kind}; none from number {arguments.first} on."
+            return f"Step {arguments.step} has {len(entries)} {kind}; none has number {arguments.first} or higher."
         shown = start + len(taken)
         header = f"{kind} {arguments.first}-{shown} of {len(entries)} of step {arguments.step}"
         return "\n".join([header, *taken])

@@ -164,7 +164,7 @@ def _check_page_limit(url: str, ctx: ToolContext) -> None:
     read = {str(call.input.get("url")) for call in _list_earlier_calls(FETCH_PAGE, ctx)}
     if ctx.web_limits is not None and url not in read and len(read) >= ctx.web_limits.max_pages:
         raise ToolCallRejectedError(
-            f"This task allows you {ctx.web_limits.max_pages} pages of the web, and you have asked for as many. Go on "
+            f"This task allows you {ctx.web_limits.max_pages} web pages, and you have asked for all of them. Go on "
             "with what you have, and submit it."
         )
 
@@ -174,7 +174,7 @@ def _check_search_limit(ctx: ToolContext) -> None:
     made = len(_list_earlier_calls(WebSearchTool.name, ctx))
     if ctx.web_limits is not None and made >= ctx.web_limits.max_searches:
         raise ToolCallRejectedError(
-            f"This task allows you {ctx.web_limits.max_searches} searches of the web, and you have made them. Go on "
+            f"This task allows you {ctx.web_limits.max_searches} web searches, and you have made all of them. Go on "
             "with what you have, and submit it."
         )
 

@@ -77,7 +77,9 @@ ThresholdOption = Annotated[
 StrategyOption = Annotated[
     StrategyName | None,
     typer.Option(
-        "--strategy", metavar="NAME", help="What a compaction keeps: ends (default), window, snapshot or replace."
+        "--strategy",
+        metavar="NAME",
+        help="Strategy, which decides what a compaction keeps: ends (default), window, snapshot or replace.",
     ),
 ]
 InstructionsOption = Annotated[
@@ -87,7 +89,8 @@ PinOption = Annotated[
     list[int] | None, typer.Option("--pin", metavar="INDEX", help="Exclude this message from compaction; repeatable.")
 ]
 SummaryOption = Annotated[
-    Path | None, typer.Option("--summary-file", metavar="FILE", help="Use this text as the summary; call no model.")
+    Path | None,
+    typer.Option("--summary-file", metavar="FILE", help="Use the text in this file as the summary; call no model."),
 ]
 OriginalsOption = Annotated[
     Path | None,
