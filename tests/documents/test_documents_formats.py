@@ -91,7 +91,7 @@ Item | Cost
 
 In a group.\
 """,
-            ["slide 2: hidden; unhide it to include it"],
+            ["slide 2: hidden; unhide the slide to include it"],
         )
     )
 
@@ -106,7 +106,7 @@ Silt closed the harbour. Порт закрыт. 港口关闭。 Second line | 1.
 3 | TRUE | 2026-01-02 03:04:05
  |  | 0.3\
 """,
-            ["sheet Lists: hidden; unhide it to include it"],
+            ["sheet Lists: hidden; unhide the sheet to include it"],
         )
     )
 

@@ -52,7 +52,7 @@ async def test_what_listens_speaks_no_whole_http(words: bytes) -> None:
 
 async def test_what_listens_speaks_no_tls() -> None:
     async with saying(b"HTTP/1.1 200 OK\r\n\r\n") as port:
-        assert await told(f"https://127.0.0.1:{port}/") == "no TLS could be agreed on"
+        assert await told(f"https://127.0.0.1:{port}/") == "the two sides could not agree on TLS settings"
 
 
 async def test_what_nobody_foresaw_has_details_in_its_kind_and_never_by_its_words() -> None:

@@ -75,7 +75,7 @@ async def test_a_failure_of_a_tool_is_a_result_that_says_so(tool_caller: ToolCal
 
 async def test_what_is_no_text_is_named_and_left_out(tool_caller: ToolCaller) -> None:
     result = await tool_caller.call_tool("picture")
-    assert result.text == "(An image of type image/png and about 1,005 bytes was left out: it is no text.)"
+    assert result.text == "(An image of type image/png and about 1,005 bytes was left out: it is not text.)"
 
 
 async def test_a_huge_result_is_an_error_and_the_server_stays(tool_caller: ToolCaller) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 _BROKEN: Mapping[str, str] = {
     "SSLCertVerificationError": "its certificate is not valid",
-    "SSLError": "no TLS could be agreed on",
+    "SSLError": "the two sides could not agree on TLS settings",
     "gaierror": "its name is not known",
     "ConnectionRefusedError": "nothing listens there",
     "ConnectionResetError": "the connection was reset",
@@ -17,7 +17,7 @@ _BROKEN: Mapping[str, str] = {
     "ServerDisconnectedError": "the connection was closed before any answer came",
     "ClientPayloadError": "the connection was closed before the whole answer came",
     "ProxyError": "the proxy refuses the connection",
-    "UnsupportedProtocol": "its address does not begin with http:// or https://",
+    "UnsupportedProtocol": "the address does not begin with http:// or https://",
     "ReadError": "the connection broke while the answer was read",
     "WriteError": "the connection broke while the request was sent",
     "DecodingError": "its answer cannot be unpacked",

@@ -216,7 +216,7 @@ def parse_step_share(written: str, remaining: Limit) -> Limit:
     if percent != share:
         if percent.isascii() and percent.isdecimal() and 0 < int(percent) <= MAX_PERCENT:
             return remaining.compute_percent(int(percent))
-        raise ValueError(f"{written!r} is not a share: write whole percent, from 1% to {MAX_PERCENT}%")
+        raise ValueError(f"{written!r} is not a share: write a whole percentage, from 1% to {MAX_PERCENT}%")
     given = parse_limit(share)
     if 0 in {given.tokens, given.micro_usd}:
         raise ValueError(f"{written!r} is zero")
@@ -229,7 +229,7 @@ def _unreadable_shares(plan: Plan) -> Iterator[PlanFault]:
             if step.share:
                 parse_step_share(step.share, Limit())
         except ValueError as error:
-            text = f"step {step.id!r} has an invalid share; write an amount, or percent like 25%: {error}"
+            text = f"step {step.id!r} has an invalid share; write an amount, or a percentage like 25%: {error}"
             yield PlanFault(text, place, "share")
 
 

@@ -93,7 +93,7 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
     [
         (
             "allow:\n  - a@b.example\n  - regex: '.*'\n",
-            r", line 3: allow\.1\.regex: it matches empty text: write what must be there",
+            r", line 3: allow\.1\.regex: the pattern matches empty text: write what must be there",
         ),
         ("allow: [{regexp: a}]\n", r", line 1: allow\.0\.regex: Field required"),
         ("allow: [5]\n", r", line 1: allow\.0: Input should be a valid dictionary"),
@@ -108,7 +108,7 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
         ),
         (
             "recognizers:\n  - {name: a, supported_entity: A, patterns: [{regex: 'x*', score: 1}]}\n",
-            r", line 2: recognizers\.0\.patterns\.0\.regex: it matches empty text",
+            r", line 2: recognizers\.0\.patterns\.0\.regex: the pattern matches empty text",
         ),
         (
             "recognizers:\n  - {name: a, supported_entity: A, patterns: [{regex: x, score: 0.1}]}\n",

@@ -51,7 +51,7 @@ async def stopped(method: str, path: str, *headers: tuple[bytes, bytes]) -> tupl
         ),
         ("PUT", "/v1/sessions/S/limit", False, "it is safe to repeat the request"),
         ("POST", "/v1/tasks/task-1/message", False, "look at the tasks before you repeat the request"),
-        ("GET", "/v1/tasks", False, "the server is stopping; repeat the request when it runs again"),
+        ("GET", "/v1/tasks", False, "the server is stopping; repeat the request when the server runs again"),
     ],
 )
 async def test_a_request_at_work_is_told_what_is_unknown_when_the_server_stops(

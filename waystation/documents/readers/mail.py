@@ -119,7 +119,7 @@ def _message(content: bytes, readers: MailReaderDeps, depth: int) -> ExtractionR
     try:
         return _extract(_parsed(content), readers, depth)
     except RecursionError as error:
-        raise UnreadableFileError("its parts are nested too deeply") from error
+        raise UnreadableFileError("the parts of the e-mail are nested too deeply") from error
 
 
 _HEADER_FOLLOWS = compile_bounded(rb"\A[!-9;-~]{1,100}[ \t]*+:")
