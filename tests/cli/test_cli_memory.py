@@ -138,7 +138,8 @@ def test_a_change_of_the_embedder_is_refused_until_memory_is_made_anew(
     code, out, _ = printed(["memory", "status"], capsys)
     assert code == 0
     assert out.splitlines()[-1].endswith(
-        "with `waystation memory reindex`, or set WAYSTATION_EMBEDDER and its model to their earlier values"
+        "with `waystation memory reindex`, or set WAYSTATION_EMBEDDER and WAYSTATION_EMBEDDER_MODEL "
+        "to their earlier values"
     )
     code, out, err = printed(["memory", "reindex"], capsys)
     assert (code, out) == (0, f"{EMBEDDED_NOW} fastembed/{STATIC}.\n")

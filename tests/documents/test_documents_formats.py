@@ -185,7 +185,7 @@ def test_emails_within_emails_are_read_to_a_depth(tmp_path: Path) -> None:
     inside = "attachment 1.eml of attachment 2.eml of attachment 3.eml"
     assert f"\n[{inside}]\nFrom: " in text
     assert "deepest" not in text
-    assert left_out == [f"attachment 0.eml of {inside}: nested more than 3 e-mails deep; submit it separately"]
+    assert left_out == [f"attachment 0.eml of {inside}: nested more than 3 e-mails deep; submit this e-mail separately"]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ async def test_nobody_listens_or_nobody_has_the_name() -> None:
 async def test_what_listens_speaks_no_whole_http(words: bytes) -> None:
     async with saying(words) as port:
         assert await told(f"http://127.0.0.1:{port}/") == (
-            "the connection was closed before a whole answer came, or the answer is not HTTP"
+            "the connection was closed before the whole answer arrived, or the answer is not HTTP"
         )
 
 

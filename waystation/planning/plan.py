@@ -244,7 +244,7 @@ def find_share_errors(plan: Plan, remaining: Limit) -> tuple[str, ...]:
         errors.append(f"the budget is only in {counted}: give shares in {counted}, or in percent")
     elif not remaining.can_cover(both):
         errors.append(
-            f"the shares add up to {format_amount(both)}, but only {format_limit(remaining)} are left for the steps"
+            f"the shares add up to {format_amount(both)}, but the steps have only {format_limit(remaining)} left"
         )
     rest, others = remaining.remaining_after(both), [step.id for step in plan.steps if not step.share]
     if not errors and others and 0 in {rest.tokens, rest.micro_usd}:

@@ -107,7 +107,7 @@ def _messages(messages: Iterable[_Converted]) -> Iterator[SkippedItem]:
         if sign := _SIGN.match(message):
             name, reason = "a character", f"number {sign[1]} of the unknown font {sign[2]}"
         elif message.startswith("unexpected non-"):
-            name, reason = "a table", "damaged; text of a cell across several rows may be in only one of these rows"
+            name, reason = "a table", "damaged; text of a cell that spans several rows may be in only one row"
         elif message.startswith(_ELEMENT):
             element = message.removeprefix(_ELEMENT).rpartition("}")[2].rpartition(":")[2]
             name, reason = "part of the text", f"in an unknown form ({element})"

@@ -555,7 +555,7 @@ async def call_client(
     called = REMOTE_METHODS.get(name)
     _require_same_version(version)
     if called is None or called.role != role:
-        raise HTTPException(404, f"clients cannot request {role} {replace_control_characters(name)}")
+        raise HTTPException(404, f"there is no client method {replace_control_characters(name)} for the role {role}")
     return Response(await invoke_client_method(client, principal, called, given), media_type="application/json")
 
 
@@ -572,7 +572,7 @@ async def send_message_of_client(
     signal = SIGNALS.get(name)
     _require_same_version(version)
     if signal is None or signal.permission != role:
-        raise HTTPException(404, f"clients cannot send {role} {replace_control_characters(name)}")
+        raise HTTPException(404, f"there is no client message {replace_control_characters(name)} for the role {role}")
     return await send_client_message(client, who, signal, SentMessage.model_validate(sent))
 
 
