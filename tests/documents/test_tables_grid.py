@@ -84,7 +84,7 @@ def test_a_heading_alone_is_a_table_of_no_rows() -> None:
         ("a,b\n1,\0", "Line 2 of t has a NUL character"),
         ('a,b\n1,2\n1,"never closed\n3,4', "begins on line 3 cannot be read"),
         ('a,b\n1,"closed" early', "begins on line 2 cannot be read"),
-        ("a,b\n1," + "x" * 200_000, "a cell there is too long"),
+        ("a,b\n1," + "x" * 200_000, "a cell is too long"),
         ("a,b\n1,2\n" + "x," * MAX_COLUMNS, f"Line 3 of t has {MAX_COLUMNS + 1} cells"),
         ("x," * 400 + "\n" + "1,2\n" * 50_000, "t has more than 20,000,000 cells"),
     ],

@@ -40,14 +40,14 @@ async def stopped(method: str, path: str, *headers: tuple[bytes, bytes]) -> tupl
 @pytest.mark.parametrize(
     ("method", "path", "key", "told"),
     [
-        ("POST", "/v1/tasks", True, "unknown whether this was done: repeat the request with the same Idempotency-Key"),
+        ("POST", "/v1/tasks", True, "unknown whether the request was carried out: repeat the request with the same Idempotency-Key"),
         ("POST", "/v1/tasks/task-1/fork", True, "repeat the request with the same Idempotency-Key"),
         ("POST", "/v1/tasks", False, "look at the tasks before you repeat the request"),
         (
             "POST",
             "/v1/tasks/task-1/approve",
             False,
-            "unknown whether this was done: it is safe to repeat the request",
+            "unknown whether the request was carried out: it is safe to repeat the request",
         ),
         ("PUT", "/v1/sessions/S/limit", False, "it is safe to repeat the request"),
         ("POST", "/v1/tasks/task-1/message", False, "look at the tasks before you repeat the request"),
