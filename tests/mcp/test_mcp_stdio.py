@@ -95,7 +95,9 @@ async def test_a_large_result_is_cut_and_says_how_long_it_was(tool_caller: ToolC
 
 
 async def test_a_server_that_crashed_is_started_anew(tool_caller: ToolCaller) -> None:
-    with pytest.raises(ToolServerFailed, match=r"^the connection to the tool server shop failed: the server ended, or sent "):
+    with pytest.raises(
+        ToolServerFailed, match=r"^the connection to the tool server shop failed: the server ended, or sent "
+    ):
         await tool_caller.call_tool("crash")
     assert (await tool_caller.call_tool("echo", words="again")).text == "again"
 

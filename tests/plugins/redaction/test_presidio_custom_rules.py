@@ -101,7 +101,10 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
         ("- a\n", r", line 1: the file: Input should be a valid dictionary"),
         ("allow: [a]\nrecogniser: []\n", r", line 2: recogniser: Extra inputs are not permitted"),
         ("recognizers:\n  - name: a\n    supported_entity: lower\n", r", line 3: recognizers\.0\.supported_entity: "),
-        ("recognizers:\n\n  - name: a\n    supported_entity: A\n", r", line 3: recognizers\.0: a recogniser needs patterns"),
+        (
+            "recognizers:\n\n  - name: a\n    supported_entity: A\n",
+            r", line 3: recognizers\.0: a recogniser needs patterns",
+        ),
         (
             "recognizers:\n  - name: a\n    supported_entity: A\n    patterns:\n      - regex: '('\n        score: 1\n",
             r", line 5: recognizers\.0\.patterns\.0\.regex: it is not a valid regular expression: missing \)",

@@ -40,7 +40,12 @@ async def stopped(method: str, path: str, *headers: tuple[bytes, bytes]) -> tupl
 @pytest.mark.parametrize(
     ("method", "path", "key", "told"),
     [
-        ("POST", "/v1/tasks", True, "unknown whether the request was carried out: repeat the request with the same Idempotency-Key"),
+        (
+            "POST",
+            "/v1/tasks",
+            True,
+            "unknown whether the request was carried out: repeat the request with the same Idempotency-Key",
+        ),
         ("POST", "/v1/tasks/task-1/fork", True, "repeat the request with the same Idempotency-Key"),
         ("POST", "/v1/tasks", False, "look at the tasks before you repeat the request"),
         (
