@@ -82,7 +82,11 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
         ([TALK[0], TALK[0]], ASKED, "C.jsonl, line 2: the id 'a1' is already used in line 1"),
         (TALK, [ASKED[0], ASKED[0]], f"Q.jsonl, line 2: the id {ASKED[0]['id']!r} is already used in line 1"),
         (TALK, [{**ASKED[0], "text": " "}], "Q.jsonl, line 1: the question has no text"),
-        ([{**TALK[0], "id": "a b"}], ASKED, "C.jsonl, line 1: id: it has characters that are not allowed"),
+        (
+            [{**TALK[0], "id": "a b"}],
+            ASKED,
+            "C.jsonl, line 1: id: it is too long or too short, or has characters that are not allowed",
+        ),
         (
             TALK,
             [ASKED[0], {**ASKED[1], "relevant": ["z9"]}],

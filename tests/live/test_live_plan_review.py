@@ -108,7 +108,7 @@ async def test_agents_start_with_the_shares_that_a_person_gave_and_shares_over_t
     ):
         await counter.submit(under=make_task_config(budget=20_450).replace(review_plan=True))
         task_id = (await waiting(counter)).task_id
-        with pytest.raises(BadInput, match=r"add up to 24,000 tokens, but only 20,000 tokens are left for the steps"):
+        with pytest.raises(BadInput, match=r"add up to 24,000 tokens, but the steps have only 20,000 tokens left"):
             await client.review_plan(task_id, sharing("12k", "12k", "", ""))
         over = await kept(counter, sharing("12k", "12k", "", ""))
 
@@ -127,7 +127,7 @@ async def test_agents_start_with_the_shares_that_a_person_gave_and_shares_over_t
     assert sent_from is not None
     assert len(sent_from.identities) == 1
     assert [refusal.reason for refusal in progress.rejected_messages] == [
-        "the shares add up to 24,000 tokens, but only 20,000 tokens are left for the steps"
+        "the shares add up to 24,000 tokens, but the steps have only 20,000 tokens left"
     ]
     assert [step.share for step in versions[-1].plan.steps] == ["8k", "40%", "", ""]
     assert len(versions) == 2, "the refused one is none of them"

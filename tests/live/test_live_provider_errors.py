@@ -196,7 +196,7 @@ async def test_what_another_attempt_cannot_change_is_asked_once_and_the_agent_de
         ("partial", "the API key was not accepted"),
         ("partial", "the request is too large"),
         ("partial", "the request was refused"),
-        ("partial", "the API key lacks the permission for this"),
+        ("partial", "the API key lacks permission for this request"),
     ]
     assert [provider.asked[call] for call in failing] == [1, 1, 1, 1]
     assert progress.totals.possibly_billed == 0

@@ -102,7 +102,7 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
     ),
     "instructions in words": (
         {"action": "compact", "agent": "research-1", "instructions": "keep the tides"},
-        snapshot("instructions: it has characters that are not allowed, or too many or too few"),
+        snapshot("instructions: it is too long or too short, or has characters that are not allowed"),
     ),
     "a text as message": (
         {**PIN, "message": "my secret"},
