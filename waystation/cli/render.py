@@ -31,7 +31,7 @@ from waystation.tasks.details import (
     format_task_cost,
     format_work_totals,
 )
-from waystation.tasks.progress import CostBreakdown, CostLine
+from waystation.tasks.progress import CostBreakdown, CostLine, TemporalActionCounts
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import AgentCompactionView, PendingApproval, TaskView, list_pending_approvals
 
@@ -454,6 +454,29 @@ def format_cost_report(bill: CostBreakdown, width: int) -> str:
     table = _bill_table(sections)
     fits = max(len(line) for line in table) <= width
     return "\n".join([*(table if fits else _list(sections)), *_remarks(bill), *reused])
+
+
+def format_temporal_actions(counted: TemporalActionCounts | None) -> str:
+    """Format the number of Temporal actions, and what they are."""
+    if counted is None:
+        return "Temporal actions: unknown, because the Temporal server no longer has the task's history"
+    kinds = (
+        (counted.workflows, "start of a workflow", "starts of workflows (a child workflow counts twice)"),
+        (counted.activities, "attempt of an activity", "attempts of activities"),
+        (counted.updates, "Update", "Updates"),
+        (counted.signals, "signal", "signals"),
+        (counted.timers, "timer", "timers"),
+        (counted.search_attribute_updates, "update of search attributes", "updates of search attributes"),
+    )
+    parts = [f"  {number:,} {one if number == 1 else several}" for number, one, several in kinds if number]
+    least = "" if counted.complete else "at least "
+    return "\n".join(
+        [
+            f"Temporal actions of the task and its child workflows: {least}{counted.total:,}",
+            *parts,
+            "  not included: the session's workflow, queries, heartbeats",
+        ]
+    )
 
 
 def _sections(bill: CostBreakdown) -> list[_Section]:

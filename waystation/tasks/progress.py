@@ -294,6 +294,32 @@ class CostLine(Value):
     """How long the calls waited because of the provider's rate limit, in milliseconds, added up."""
 
 
+class TemporalActionCounts(Value):
+    """Actions of a task's workflow and its child workflows, as Temporal Cloud charges them, counted in histories.
+
+    No history has queries, heartbeats or actions of the session's workflow.
+    """
+
+    workflows: int = 0
+    """Starts and continuations; the start of a child workflow is two actions."""
+    activities: int = 0
+    """Attempts of activities."""
+    updates: int = 0
+    signals: int = 0
+    """Signals to other workflows, and received signals that no workflow sent."""
+    timers: int = 0
+    search_attribute_updates: int = 0
+    complete: bool = True
+    """Whether no history has been removed, so that the numbers are not too low."""
+
+    @property
+    def total(self) -> int:
+        """All actions."""
+        return (
+            self.workflows + self.activities + self.updates + self.signals + self.timers + self.search_attribute_updates
+        )
+
+
 class CostBreakdown(Value):
     """What a task has cost so far."""
 

@@ -350,9 +350,15 @@ async def get_draft(
 
 
 @v1.get("/tasks/{task}/cost")
-async def get_cost(client: TenantClient, task: TaskPath) -> CostView:
+async def get_cost(
+    client: TenantClient,
+    task: TaskPath,
+    actions: Annotated[bool, Query(description="Also count the task's Temporal actions.")] = False,
+) -> CostView:
     """Get what a task has cost so far."""
-    return CostView.from_breakdown(await client.get_bill(await client.resolve_task_id(task)))
+    task_id = await client.resolve_task_id(task)
+    counted = await client.count_temporal_actions(task_id) if actions else None
+    return CostView.from_breakdown(await client.get_bill(task_id), counted)
 
 
 @v1.get("/tasks/{task}/documents")
