@@ -46,8 +46,8 @@ def test_the_inbox_tells_what_each_request_is_about_and_breaks_no_command() -> N
     assert shown == snapshot("""\
 task-0123456789abcdef  Which licences [red]do[/red] they carry?
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
-  it buys    about 7 more calls at its average of 4,200 tokens, with room for
-             the longest reply
+  it buys    about 7 more calls at an average of 4,200 tokens, with room for the
+             longest reply
   if denied  research-1 ends with 3 notes; analysis continues with that; the
              report is partial
   until      2026-11-21 21:00 UTC; after that, the request is overdue and keeps
@@ -58,8 +58,8 @@ research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
 
 task-1  Why?
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
-  it buys    about 7 more calls at its average of 4,200 tokens, with room for
-             the longest reply
+  it buys    about 7 more calls at an average of 4,200 tokens, with room for the
+             longest reply
   if denied  research-1 ends with 3 notes; analysis continues with that; the
              report is partial
   waystation report task-1 --draft
@@ -73,8 +73,8 @@ def test_verbose_adds_what_the_task_has_and_the_minimum() -> None:
     asked_at_noon = asking.replace(approval=asking.approval.replace(requested_at=NOON))
     assert format_request(asked_at_noon, NOON, 80, verbose=True) == snapshot("""\
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
-  it buys    about 7 more calls at its average of 4,200 tokens, with room for
-             the longest reply
+  it buys    about 7 more calls at an average of 4,200 tokens, with room for the
+             longest reply
   if denied  research-1 ends with 3 notes; analysis continues with that; the
              report is partial
   since      2026-11-21 12:00 UTC
@@ -82,7 +82,7 @@ research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
              tokens reserved for 2 later steps
   left       158,800 tokens in the task: 89,500 tokens reserved for other steps,
              500 tokens for this agent, 68,800 tokens unreserved
-  minimum    900 tokens; with less, its next call does not fit, and the agent
+  minimum    900 tokens; with less, the agent cannot make its next call, and
              asks again
   so far     3 notes, which the draft contains
   waystation report task-0123456789abcdef --draft

@@ -129,7 +129,7 @@ async def test_of_tasks_of_others_nothing_is_said_that_is_not_said_of_none(metho
                 await call_task_method(asking, method, task, **METHODS[method])
             assert refused.value.code == INVALID_PARAMS
             words.append(refused.value.message.replace(task, "TASK"))
-    assert words[:2] == ["assistant has no task 'TASK': submit_research gives the ids of its tasks"] * 2
+    assert words[:2] == ["assistant has no task 'TASK': give an id that submit_research returned"] * 2
     assert words[2] == "Invalid request parameters"
 
 
