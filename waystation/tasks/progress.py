@@ -131,7 +131,7 @@ MAX_SHOWN_NOTE_CHARACTERS = 200
 """Maximum characters of a person's note in a bounded view."""
 TRUNCATION_NOTE = (
     "The task is large, so this view leaves out its oldest closed requests, edits, notes, messages and "
-    "finished subagents. The audit trail has them all, and they are stored with the task when it ends."
+    "finished subagents. The audit trail contains all of these, and they are stored when the task ends."
 )
 
 

@@ -73,7 +73,7 @@ class TaskMessageInput(MessageInput):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if (self.text is None) == (self.message is None):
-            raise ValueError("give either `text`, the message itself, or `message`, the content hash of a stored one")
+            raise ValueError("give either `text` (a new message) or `message` (the content hash of a stored message)")
         if self.text is not None and is_blank(self.text):
             raise ValueError("`text` is blank: write the message")
         return self
@@ -332,8 +332,8 @@ PLAN = TaskSignalDefinition(
     ReviewPlanInput,
     _review_plan,
     (
-        "Replace the plan that waits for approval with an edited one, which `waystation plan` stores before it "
-        "sends this message."
+        "Send an edited plan in place of the plan that waits for approval. `waystation plan` stores the edited plan "
+        "before it sends this message."
     ),
 )
 EDIT = TaskSignalDefinition(

@@ -291,7 +291,7 @@ class AssistantGateway:
         if beyond := [name for name in wanted if name not in there]:
             names = ", ".join(there) or "none"
             raise BadInput(
-                f"{self.policy.name} may not name the skill {sanitize_line(beyond[0])!r}: it may name {names} "
+                f"{self.policy.name} may not name the skill {sanitize_line(beyond[0])!r}; allowed: {names} "
                 "(WAYSTATION_MCP_SKILLS)"
             )
         return tuple(there[name] for name in dict.fromkeys(wanted))
@@ -451,8 +451,8 @@ def _address(written: str) -> SplitResult:
 
 def _no_resource(written: str) -> BadInput:
     return BadInput(
-        f"{sanitize_line(written)!r} is not a readable resource: give file:///… below a folder of mcp_roots or --root, "
-        f"{SCHEME}://tasks/TASK/report, or {SCHEME}://tasks/TASK/documents with or without /NAME"
+        f"{sanitize_line(written)!r} is not a readable resource: give file:///… below a folder of WAYSTATION_MCP_ROOTS "
+        f"or --root, {SCHEME}://tasks/TASK/report, or {SCHEME}://tasks/TASK/documents with or without /NAME"
     )
 
 

@@ -73,7 +73,7 @@ def format_task_status(view: TaskView) -> str:
 def format_progress_line(view: TaskView) -> str:
     """Format numbers and names of tools, without text of the work."""
     budget = view.budget
-    at_work = ", ".join(f"{one.agent} at {one.tool or one.what}" for one in view.activity)
+    at_work = ", ".join(f"{one.agent} is {one.doing}" for one in view.activity)
     done = sum(step.state == "done" for step in view.steps)
     steps = f"{done} of {len(view.steps)} steps done; " if view.steps else ""
     return f"{steps}{format_used_amount(budget.spent, budget.limit)} spent{f'; {at_work}' if at_work else ''}"
