@@ -48,7 +48,7 @@ def test_without_days_the_last_thirty_are_meant_and_none_that_is_to_come() -> No
 
 @pytest.mark.parametrize(
     ("since", "until", "said"),
-    [(TODAY, TODAY - timedelta(days=1), "not after the last"), (TODAY - timedelta(days=MAX_DAYS), TODAY, "fewer")],
+    [(TODAY, TODAY - timedelta(days=1), "is after the last day"), (TODAY - timedelta(days=MAX_DAYS), TODAY, "fewer")],
 )
 def test_days_that_are_none_or_too_many_are_refused(since: date, until: date, said: str) -> None:
     with pytest.raises(BadInput, match=said):

@@ -67,7 +67,7 @@ def test_a_report_names_on_top_some_of_many_agents_that_ended_early_and_none_of_
     early = [research.replace(id=f"research-1.{n}", state="partial", reason="lost") for n in range(1, 7)]
     written = render_written_part(make_report_parts(progress=PAUSED.replace(steps=(*others, *early))))
     assert "> **Steps that ended early:** research-1.1 (lost); " in written
-    assert "research-1.4 (lost); and 2 more, listed at the end. Of these, the report has" in written
+    assert "research-1.4 (lost); and 2 more, listed at the end. From these steps, the report contains" in written
     done = [step.replace(state="done") for step in PAUSED.steps]
     assert "ended early" not in render_written_part(make_report_parts(progress=PAUSED.replace(steps=tuple(done))))
 
