@@ -53,7 +53,7 @@ To undo one: waystation restore task-0123456789abcdef --agent research-1 --compa
 Note: memory is down
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
   it buys    about 7 more calls at an average of 4,200 tokens, with room for the longest reply
-  if denied  research-1 ends with 3 notes; analysis continues with that; the report is partial
+  if denied  research-1 ends with 3 notes; analysis continues with this result; the report is partial
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add 30000
   waystation deny task-0123456789abcdef --request r1 --finish partial
@@ -103,7 +103,7 @@ def test_what_happened_is_told_once_and_in_sentences() -> None:
             """\
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
   it buys    about 7 more calls at an average of 4,200 tokens, with room for the longest reply
-  if denied  research-1 ends with 3 notes; analysis continues with that; the report is partial
+  if denied  research-1 ends with 3 notes; analysis continues with this result; the report is partial
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add 30000
   waystation deny task-0123456789abcdef --request r1 --finish partial\
@@ -205,7 +205,7 @@ To undo one: waystation restore task-0123456789abcdef --agent research-1 --compa
 Note: memory is down
 research-1 asks for $0.50 more: it has spent $0.45 of $0.50
   it buys    about 7 more calls at an average of $0.064, with room for the longest reply
-  if denied  research-1 ends with 3 notes; analysis continues with that; the report is partial
+  if denied  research-1 ends with 3 notes; analysis continues with this result; the report is partial
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add '$0.50'
   waystation deny task-0123456789abcdef --request r1 --finish partial\

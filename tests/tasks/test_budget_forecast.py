@@ -169,10 +169,10 @@ def test_a_denial_says_who_goes_on_with_what() -> None:
     research = told.replace(work_counts=WorkCounts(notes=1, findings=2), dependent_steps=("weigh", "write"))
     writing = told.replace(work_counts=WorkCounts(sections=2))
     assert format_denial_effect(research, "a") == (
-        "a ends with 1 note and 2 findings; weigh and write continue with that; the report is partial"
+        "a ends with 1 note and 2 findings; weigh and write continue with this result; the report is partial"
     )
     assert format_denial_effect(told.replace(dependent_steps=("weigh",)), "a") == (
-        "a ends with nothing; weigh continues without it; the report is partial"
+        "a ends with nothing; weigh continues without a result; the report is partial"
     )
     assert format_denial_effect(writing, "write") == (
         "write ends with 2 sections; the report is partial and lists the findings of the other steps"

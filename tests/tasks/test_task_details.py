@@ -28,7 +28,7 @@ def test_what_people_see_of_a_paused_task() -> None:
 - when the agent asked, the task had spent 41,200 tokens, with 1 of 4 steps finished; 60,000 \
 tokens reserved for 2 later steps
 - so far: 3 notes
-- if denied: research-2 ends with 3 notes; analysis continues with that; the report is partial
+- if denied: research-2 ends with 3 notes; analysis continues with this result; the report is partial
 
 To continue, send the signal `approve_budget` with
 
