@@ -346,7 +346,7 @@ class AssistantGateway:
             budget = view.budget
             if view.task_id != but:
                 if view.remark and view.phase is TaskPhase.WORKING:
-                    unknown = f"the budget of {view.task_id} is unknown, so the assistant's total is unknown, too"
+                    unknown = f"the budget of {view.task_id} is unknown, so the assistant's spending is unknown, too"
                     raise Unreachable(f"{unknown} ({view.remark}). Try again later")
                 used += budget.spent if view.phase.over else budget.limit.amount.max_with(budget.spent)
         return used
