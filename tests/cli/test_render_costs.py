@@ -64,7 +64,7 @@ def test_what_no_endpoint_reported_is_named_as_estimated() -> None:
 def test_who_answered_in_the_place_of_another_is_named() -> None:
     charge = make_paid_turn("research-1").charge.replace(answered_by="m-2")
     lines = format_cost_report(build_cost_breakdown([AgentCharge(agent="research-1", charge=charge)]), 80).splitlines()
-    assert lines[-1] == "large was requested, but the replies name m-2"
+    assert lines[-1] == "the model large was requested, but the replies name m-2"
     assert "the replies name" not in format_cost_report(paid(), 80)
 
 

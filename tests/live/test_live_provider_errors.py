@@ -164,7 +164,7 @@ async def test_a_task_ends_with_a_report_within_its_budget_at_an_endpoint_with_g
     assert used.estimated == (used.total if "no usage" in gaps else 0)
     assert ("are an upper bound" in report) == ("no usage" in gaps)
     assert all(line.answered_by == (("another-model",) if "another model" in gaps else ()) for line in bill.lines)
-    named = "crew was requested, but the replies name another-model"
+    named = "the model crew was requested, but the replies name another-model"
     assert (named in report) == ("another model" in gaps)
     assert progress.totals.possibly_billed == 0
     if "no count" in gaps:

@@ -106,7 +106,7 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
     ),
     "a text as message": (
         {**PIN, "message": "my secret"},
-        snapshot("message: an id such as m4, which `waystation transcript` shows: letters, digits and - _, 64 at most"),
+        snapshot("message: an id such as m4, which `waystation transcript` shows: at most 64 letters, digits and - _"),
     ),
     "an unknown field": ({**PIN, "sure": True}, snapshot("an unknown field")),
 }

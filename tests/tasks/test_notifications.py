@@ -208,7 +208,8 @@ def test_events_of_a_schedule_name_it_with_the_reason_and_the_next_step() -> Non
     told = [render_mrkdwn(failed.replace(event=event), "https://w.example.org/schedules") for event in ScheduleEvent]
     because, page = failed.reason, " · <https://w.example.org/schedules|its page>"
     assert told == [
-        f"*A run of the schedule `board-pack` failed.* {because}. Its state: `waystation schedule list`{page}",
+        f"*A run of the schedule `board-pack` failed.* {because}. State of the schedule: "
+        f"`waystation schedule list`{page}",
         "*A run of the schedule `board-pack` started no task, because the monthly budget is used up.* "
         f"{because}.{page}",
         f"*The schedule `board-pack` is paused, because its runs failed.* {because}. Continue with "

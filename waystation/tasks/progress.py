@@ -131,7 +131,7 @@ MAX_SHOWN_NOTE_CHARACTERS = 200
 """Maximum characters of a person's note in a bounded view."""
 TRUNCATION_NOTE = (
     "The task is large, so this view leaves out its oldest closed requests, edits, notes, messages and "
-    "finished subagents. The audit trail has them all, and they are stored with the task when it ends."
+    "finished subagents. The audit trail contains all of these, and they are stored when the task ends."
 )
 
 
@@ -349,7 +349,10 @@ class CostBreakdown(Value):
         for line in self.lines:
             if line.answered_by:
                 named.setdefault(line.model, {}).update(dict.fromkeys(line.answered_by))
-        return [f"{asked} was requested, but the replies name {', '.join(names)}" for asked, names in named.items()]
+        return [
+            f"the model {asked} was requested, but the replies name {', '.join(names)}"
+            for asked, names in named.items()
+        ]
 
     @property
     def unpriced_models(self) -> tuple[str, ...]:
@@ -428,9 +431,7 @@ class DayRange(Value):
         earliest = max(0, last.toordinal() - DEFAULT_DAYS)
         first = date.fromordinal(earliest + 1) if since is None else since
         if first > last:
-            raise BadInput(
-                f"there is no day from {first} to {last}: give a first day that is not after the last day or today"
-            )
+            raise BadInput(f"the first day, {first}, is after the last day, {last}: give an earlier first day")
         if (last - first).days >= MAX_DAYS:
             raise BadInput(f"{first} to {last} is more than {MAX_DAYS} days: request fewer at once")
         return cls(since=first, until=last)

@@ -311,7 +311,7 @@ def format_work_counts(work: WorkCounts) -> str:
 def format_denial_effect(forecast: BudgetForecast, agent: str) -> str:
     """Format what a denial without cancellation delivers; follows `if denied`."""
     has = format_work_counts(forecast.work_counts)
-    with_it = "without it" if has == "nothing" else "with that"
+    with_it = "without a result" if has == "nothing" else "with this result"
     if (parent := get_parent_id(agent)) is not None:
         return f"{agent} returns {has} to {parent}, which continues {with_it}; the report is partial"
     if forecast.dependent_steps:

@@ -365,8 +365,8 @@ class TemporalTaskClient:
                 return SubmissionResult(task_id=task.task_id, state="running")
             raise Unreachable(
                 f"no answer in {patience.total_seconds():.0f} s: it is unknown whether {task.task_id} was "
-                "accepted. `waystation status` shows whether workers run. It is safe to submit it again with the "
-                "same request id"
+                "accepted. `waystation status` shows whether workers run. It is safe to submit the task again with "
+                "the same request id"
             ) from error
 
     async def signal_session(self, start: SessionWorkflowInput, name: str, message: object) -> None:
