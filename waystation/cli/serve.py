@@ -73,14 +73,14 @@ def serve(
     identities = build_authenticator(settings)
     if listener.host not in HERE and not names:
         raise BadInput(
-            f"--listen {listen!r} accepts connections from other machines, which need a public host name: add "
+            f"--listen {listen!r} accepts connections from other machines, so the server needs a public host name: add "
             "--name waystation.example.org, or use 127.0.0.1 through a tunnel, like `ssh -L 8520:127.0.0.1:8520`"
         )
     if names and not identities.has_identities:
         raise BadInput(
-            "--name needs authentication, because anyone who can connect could spend and approve: create an API key "
-            "(`waystation keys make NAME --role read`), or set WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and "
-            "WAYSTATION_OIDC_JWKS"
+            "--name needs authentication: without it, anyone who can connect could spend budget and approve requests. "
+            "Create an API key (`waystation keys make NAME --role read`), or set WAYSTATION_OIDC_ISSUER, "
+            "WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS"
         )
     # Bound before anything is loaded or printed: an address is only printed by the server that listens there.
     with _listening(listener.host, listener.port) as taken:
@@ -183,7 +183,7 @@ def _listening(host: str, port: int) -> socket:
     except OSError as error:
         why = os.strerror(error.errno or 0)
         raise BadInput(
-            f"cannot listen on {host}:{port} ({why}): stop the program that uses it, or give --listen another port"
+            f"cannot listen on {host}:{port} ({why}): stop the program that uses the port, or give --listen another port"
         ) from None
 
 
@@ -220,7 +220,9 @@ def mcp(
     ] = None,
     client: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name of the assistant; its tasks have session mcp-NAME and its own budget."),
+        typer.Option(
+            metavar="NAME", help="Name of the assistant; all its tasks share session mcp-NAME and one budget."
+        ),
     ] = None,
 ) -> None:
     """Serve the Model Context Protocol to an assistant on standard input and output.
@@ -285,16 +287,17 @@ class CreatedKeyJson(Value):
 
 @keys.command()
 def make(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses the key; audits show it as a verified name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's user; audits show it as verified.")],
     role: Annotated[
         KeyRole,
         typer.Option(
-            metavar="ROLE", help="read; submit (also steer tasks); approve (everything); or assistant (only MCP)."
+            metavar="ROLE",
+            help="read, submit (and steer tasks), approve (and everything else) or assistant (only MCP).",
         ),
     ] = "read",
     tenant: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Tenant that the key gives access to; default: that of the settings."),
+        typer.Option(metavar="NAME", help="Tenant that the key gives access to; default: WAYSTATION_TENANT."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -309,7 +312,7 @@ def make(
     print_text(opened)
     may = "use MCP" if made.role == "assistant" else made.role
     print_message(
-        f"Key {made.id}: {made.name} may {may} in tenant {made.tenant}. It is shown only once. To revoke it: "
+        f"Key {made.id}: {made.name} may {may} in tenant {made.tenant}. The key is shown only once. To revoke it: "
         f"`waystation keys revoke {made.id}`"
     )
 
@@ -336,7 +339,7 @@ def _line(key: ApiKey) -> str:
 def revoke(key: Annotated[str, typer.Argument(metavar="ID", help="Id of the key.")]) -> None:
     """Revoke an API key. Running servers reject it at once."""
     revoked = _keys(Settings()).revoke(key, utc_now())
-    print_message(f"Revoked {revoked.id} of {revoked.name}.")
+    print_message(f"Revoked key {revoked.id} of {revoked.name}.")
 
 
 # -------------------------------------------------------------------------------------------------------------- secrets
@@ -375,8 +378,8 @@ def set_secret(name: SecretArgument) -> None:
         )
     asyncio.run(_keep(name, _typed(name)))
     print_message(
-        f"Stored {name}. Refer to it as ${{secret:{name}}} in the file of tool servers. Running workers use it after a "
-        "restart."
+        f"Stored {name}. Refer to it as ${{secret:{name}}} in the config file of the tool servers. Running workers use "
+        "it after a restart."
     )
 
 
