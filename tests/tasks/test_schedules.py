@@ -143,9 +143,9 @@ weekly  0 7 * * 1 UTC  on
 weekly  0 7 * * 1 UTC  on
   What of the fees?
   /srv/fees; session S; 200,000 tokens for each run
-  you are asked when it is spent
+  you are asked when the budget is spent
   grants may raise the budget to 400,000 tokens
-  while no one answers: 50,000 tokens more, up to 3 times
+  while no one answers: grants of 50,000 tokens, up to 3 times
   next: -; last: -
 lost    paused (why)
   the question is no longer in the store: remove the schedule and add it again
@@ -185,7 +185,7 @@ lost    paused (why)
         (("--top-up", "50k"), "--top-up takes an amount and how often"),
         (("--ceiling", "much"), "--ceiling takes tokens"),
         (("--mode", "later"), "--mode"),
-        (("--servers", "a,,b"), "separate names with commas, like time,wiki; or `none` alone"),
+        (("--servers", "a,,b"), "separate names with commas, like time,wiki; or give only `none`"),
         (("--skills", "/nowhere"), "neither the folder nor a folder in it has a SKILL.md"),
     ],
 )

@@ -192,7 +192,7 @@ def test_a_run_that_works_again_after_its_task_has_ended_waits_for_nothing() -> 
             {"request_id": f"{AGENT}-1", "usd": 0.5},
             f"{AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
         ),
-        ({}, f"{AGENT}-1 asks to call fs__write_file: look at it, and name it by request_id"),
+        ({}, f"{AGENT}-1 asks to call fs__write_file: look at the call, then give its request_id"),
         (
             {"request_id": f"{AGENT}-1", "action": "fs__delete"},
             f"{AGENT}-1 asks to call fs__write_file, not the tool that `action` names",

@@ -183,7 +183,7 @@ def _listening(host: str, port: int) -> socket:
     except OSError as error:
         why = os.strerror(error.errno or 0)
         raise BadInput(
-            f"cannot listen on {host}:{port} ({why}): stop the program that uses the port, or give --listen another port"
+            f"cannot listen on {host}:{port} ({why}): stop the program that uses this port, or choose another --listen"
         ) from None
 
 

@@ -328,7 +328,7 @@ def _permission(message: ApproveInput, request: ApprovalRequest) -> Amount:
     if message.tokens is not None or message.usd is not None:
         raise ValueError(f"{request.request_id} asks to call {tool}, not for budget: approve it without an amount")
     if message.request_id is None:
-        raise ValueError(f"{request.request_id} asks to call {tool}: look at it, and name it by request_id")
+        raise ValueError(f"{request.request_id} asks to call {tool}: look at the call, then give its request_id")
     if message.action not in {None, tool}:
         raise ValueError(f"{request.request_id} asks to call {tool}, not the tool that `action` names")
     return Amount()
