@@ -318,8 +318,8 @@ def _warn_about_skill_folders(documents: Sequence[SourceDocument]) -> None:
     """Warn about documents named like other tools' procedure files: a person who relies on those should know."""
     if count := sum(is_procedure_file_name(one.name) for one in documents):
         print_message(
-            f"{format_count(count, 'document')} in folders named skills: agents read them like other documents. To have "
-            "agents follow them, use --skills or --procedures."
+            f"{format_count(count, 'document')} in folders named skills: agents read them like other documents. To "
+            "have agents follow them, use --skills or --procedures."
         )
 
 

@@ -509,7 +509,7 @@ def _unknown_servers(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """Report unknown tool servers. If this machine has a file of tool servers, they are rejected instead."""
     if settings.tool_servers is None and (named := [name for name in request.servers or () if name != DEFAULT_SERVERS]):
         yield (
-            "This machine has no list of tool servers. If the workers have none with the name "
+            "This machine has no config file of tool servers. If the workers have no tool server named "
             f"{' or '.join(named)} either, the task runs without it."
         )
 
