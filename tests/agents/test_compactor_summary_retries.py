@@ -104,7 +104,7 @@ async def test_z2_a_manual_one_tries_also_after_three_that_failed_and_its_succes
     outcome = await automatic(env, make_summary_response())
     assert (outcome.status, env.model.calls) == (CompactionStatus.TRUNCATED, 0)
     assert outcome.notes == (
-        "No summary was requested, because the last 3 attempts failed. `waystation compact` requests one.",
+        "No summary was requested, because the last 3 attempts failed. `waystation compact` requests a summary.",
     )
     await fill(env)
     edit = ContextEdit(id="edit-1", agent="research-1", action="compact", requested_at=env.clock.now)

@@ -65,7 +65,7 @@ def test_after_three_failures_in_a_row_only_a_person_may_ask() -> None:
         log = said(failed(log), MIDDLE)
     assert (
         get_summary_skip_reason(log)
-        == "No summary was requested, because the last 3 attempts failed. `waystation compact` requests one."
+        == "No summary was requested, because the last 3 attempts failed. `waystation compact` requests a summary."
     )
     assert get_summary_skip_reason(said(log, 20 * MIDDLE)) is not None
     assert get_summary_skip_reason(said(summarised(log), MIDDLE)) is None

@@ -124,7 +124,7 @@ def submit(
     ] = False,
     detach: DetachOption = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print the whole configuration, with its sources.")
+        bool, typer.Option("--verbose", help="Print the whole configuration, with the source of each value.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -135,19 +135,19 @@ class ModelSettings(SettingSection):
         default=180,
         ge=1,
         le=MAX_TIMEOUT_SECONDS,
-        description="Maximum seconds until the first byte of a model's reply; then the call is retried.",
+        description="Maximum seconds until the first byte of a model's reply. After that, the call is retried.",
     )
     model_patience_thinking: float = Field(
         default=600,
         ge=1,
         le=MAX_TIMEOUT_SECONDS,
-        description="Maximum seconds until the first byte of a reply with thinking; then the call is retried.",
+        description="Maximum seconds until the first byte of a reply with thinking. After that, the call is retried.",
     )
     model_stream_patience: float = Field(
         default=90,
         ge=1,
         le=MAX_TIMEOUT_SECONDS,
-        description="Maximum seconds between two parts of a reply, pings included; then the reply is abandoned.",
+        description="Maximum seconds between two parts of a reply, pings included. After that, the reply is abandoned.",
     )
 
     @field_validator("endpoints")

@@ -213,7 +213,7 @@ class ContextSettings(SettingSection):
         default=None,
         ge=0,
         le=1_000,
-        description="Maximum number of the last messages that a compaction keeps, with strategy replace (default: 0) "
+        description="Maximum number of latest messages that a compaction keeps, with strategy replace (default: 0) "
         "or ends (default: 3, or the value in the model's profile).",
     )
     auto_compact: bool = Field(

@@ -110,7 +110,7 @@ def validate_message_id(message_id: str, now: Transcript) -> None:
     """Raise BadInput for a message that the conversation does not have, or no longer has."""
     if not any(message.id == message_id for message in now.messages):
         ends = f"{now.messages[0].id} to {now.messages[-1].id}" if now.messages else "none"
-        raise BadInput(f"there is no message {message_id!r} in this conversation; there are: {ends}")
+        raise BadInput(f"there is no message {message_id!r} in this conversation; its messages are: {ends}")
 
 
 def with_record(transcript: Transcript, record: Record) -> Transcript:

@@ -279,7 +279,7 @@ def get_summary_skip_reason(transcript: Transcript) -> str | None:
     if len(failed) >= MAX_FAILED_SUMMARIES:
         return (
             f"No summary was requested, because the last {len(failed)} attempts failed. "
-            "`waystation compact` requests one."
+            "`waystation compact` requests a summary."
         )
     if failed and (missing := _missing_growth(transcript, failed[-1])) > 0:
         return (
