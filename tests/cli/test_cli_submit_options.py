@@ -73,7 +73,7 @@ def test_values_from_a_preset_a_variable_or_the_file_are_printed_with_their_sour
     assert lines[-3:] == [
         "Mode soft (WAYSTATION_MODE); 100,000 tokens for each agent",
         "Agents: model waystation-offline-1; window 25,000 tokens (preset qa), full at 18,750",
-        "Compaction (preset qa): also at 30 messages; the first 2 and the last 10 messages stay",
+        "Compaction (preset qa): at 30 messages at the latest; the first 2 and the last 10 messages stay",
     ]
 
 
@@ -83,7 +83,10 @@ def test_a_window_that_is_not_available_is_printed_with_the_requested_one(capsys
     )
     long = printed(capsys, preset="long")
     assert "Budget 300,000 tokens (preset long)" in long
-    assert "also at 75 messages; the first 3 and the last 20 messages stay; an agent stops at 1,000 messages\n" in long
+    assert (
+        "at 75 messages at the latest; the first 3 and the last 20 messages stay; an agent stops at 1,000 messages\n"
+        in long
+    )
 
 
 def test_the_ceiling_of_grants_is_printed_with_the_budget_that_they_raise(capsys: pytest.CaptureFixture[str]) -> None:

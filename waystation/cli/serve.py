@@ -159,8 +159,8 @@ def build_authenticator(settings: Settings) -> Authenticator:
         return Authenticator(_keys(settings))
     if not all(openid) or not (settings.oidc_jwks or "").startswith(("https://", "http://127.0.0.1:")):
         raise BadInput(
-            "OpenID needs all of WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS, and the "
-            "last must be an https address"
+            "OpenID needs WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS: set all three, "
+            "and write WAYSTATION_OIDC_JWKS as an https address"
         )
     wanted = OpenIdConfig(
         issuer=settings.oidc_issuer or "",

@@ -415,7 +415,7 @@ def transcript(
     task: TaskArgument,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="AGENT", help="Id of the agent, like research-1; without it, all agents are listed."),
+        typer.Option(metavar="AGENT", help="Id of the agent, like research-1; without --agent, all are listed."),
     ] = None,
     only_view: Annotated[
         bool,

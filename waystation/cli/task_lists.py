@@ -215,7 +215,7 @@ def set_session_budget(
     name: Annotated[str, typer.Argument(metavar="SESSION", help="Name of the session.")],
     budget: Annotated[
         str,
-        typer.Option(metavar="AMOUNT", help=f"Budget of all its tasks: 2M (tokens), '$50', '2M+$50' or {UNLIMITED}."),
+        typer.Option(metavar="AMOUNT", help=f"Budget of the session: 2M (tokens), '$50', '2M+$50' or {UNLIMITED}."),
     ],
     as_json: JsonOption = False,
 ) -> None:

@@ -220,7 +220,7 @@ async def load_planned_task(store: SqlStore, row: TaskRow, view: TaskView) -> Pl
 UNSEEN_RESULT = AnswerResult(
     outcome="unseen",
     reason=(
-        "no worker has answered yet. A worker reads the message when it runs; `waystation show` then shows the result"
+        "no worker has answered yet. When a worker runs, it reads the message, and `waystation show` shows the result"
     ),
 )
 RESULT_NOT_KEPT = AnswerResult(

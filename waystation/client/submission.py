@@ -327,7 +327,7 @@ def require_running(row: TaskRow, phase: TaskPhase) -> None:
         raise BadInput(
             f"{task_id} has ended ({phase}), so no agent would read the documents again. Submit them as a new "
             f"task with `waystation submit --session {row.request.session} --docs …`, or rewind an agent with "
-            f"`waystation rewind {task_id} …` and then send them again"
+            f"`waystation rewind {task_id} …` and then send the documents again"
         )
 
 

@@ -260,7 +260,7 @@ class EmbedderSettings(SettingSection):
     embedder: Literal["static", "none", "e5", "fastembed", "voyage", "openai"] = Field(
         default="static",
         description="Embedder of passages: static (part of the package), none (search by words only), e5, fastembed, "
-        "voyage or openai (many servers offer this API). See docs/how-to/choose-an-embedder.md. After a change, run "
+        "voyage or openai (an API that many servers offer). See docs/how-to/choose-an-embedder.md. After a change, run "
         "`waystation memory reindex`.",
     )
     embedder_model: str | None = Field(
