@@ -139,13 +139,13 @@ def test_the_offline_model_is_asked_for_neither() -> None:
         (
             {"roles": {"writing": {"model": COUNTING}}, "effort": "high"},
             f"{COUNTING}, the model of writing, does not support effort high: set WAYSTATION_EFFORT, or "
-            "WAYSTATION_ROLES__WRITING__EFFORT for writing only, to one of default, or choose another model in "
+            "WAYSTATION_ROLES__WRITING__EFFORT for writing only, to one of default; or choose another model in "
             "WAYSTATION_ROLES__WRITING__MODEL",
         ),
         (
             {"roles": {"analysis": {"thinking": "off"}}},
             f"{SONNET}, the model of analysis, does not support thinking off: set "
-            "WAYSTATION_ROLES__ANALYSIS__THINKING to one of adaptive, default, or choose another model in "
+            "WAYSTATION_ROLES__ANALYSIS__THINKING to one of adaptive, default; or choose another model in "
             "WAYSTATION_ROLES__ANALYSIS__MODEL",
         ),
         (

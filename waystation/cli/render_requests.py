@@ -177,7 +177,7 @@ def _rest(approval: ApprovalView, budget: TaskBudgetView) -> str:
         (free, "unreserved"),
     )
     where = ", ".join(f"{format_amount(amount)} {what}" for amount, what in parts if not amount.is_zero)
-    return f"{format_amount(left)} in the task: {where}" if where else ""
+    return f"{format_amount(left)} unspent in the task: {where}" if where else ""
 
 
 def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple[str, str]:

@@ -73,7 +73,7 @@ app.add_typer(schedule)
 _CATCH_UP = f"{DEFAULT_CATCH_UP.days}d"
 _FAILURES = typer.Option(metavar="N", min=1, max=1_000, help="Pause the schedule after this many failures in a row.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule, from `schedule list`.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule, as in `schedule list`.")]
 
 
 @schedule.callback()
@@ -117,7 +117,7 @@ def add(
         ),
     ] = "skip",
     catch_up: Annotated[
-        str, typer.Option(metavar="TIME", help="Start missed runs that are at most this late.")
+        str, typer.Option(metavar="TIME", help="Start a missed run only if it is at most this late.")
     ] = _CATCH_UP,
     failures: Annotated[int, _FAILURES] = DEFAULT_MAX_FAILURES,
     accept: AcceptOption = None,

@@ -60,7 +60,7 @@ def serve(
     ] = LISTEN,
     name: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Public host name, with its port unless it is 443; repeatable."),
+        typer.Option(metavar="HOST", help="Public host name, with its port unless the port is 443; repeatable."),
     ] = None,
 ) -> None:
     """Serve the web pages, the HTTP API and MCP until Ctrl-C.
@@ -202,7 +202,7 @@ async def _serve(settings: Settings, identities: Authenticator, listener: socket
         else:
             print_text(format_assistant_endpoint(access))
             print_message(
-                "Open the first link in your browser, and keep it private. The second is for assistants (MCP). "
+                "Open the first link in your browser, and keep it private. The second link is for assistants (MCP). "
                 "Ctrl-C stops."
             )
         await server.serve_until_cancelled(listener)
@@ -216,7 +216,7 @@ _CLIENT_NAME = compile_bounded(r"\A[a-z0-9][a-z0-9-]{0,59}\Z")
 @app.command("mcp")
 def mcp(
     root: Annotated[
-        list[Path] | None, typer.Option(metavar="FOLDER", help="Folder that documents may be read from; repeatable.")
+        list[Path] | None, typer.Option(metavar="FOLDER", help="Folder from which documents may be read; repeatable.")
     ] = None,
     client: Annotated[
         str | None,
