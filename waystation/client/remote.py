@@ -214,8 +214,8 @@ class RemoteClient(Client):
         """See `Client`: every row with a permission can be sent. Raises BadInput for another one."""
         if signal.permission is None:
             raise BadInput(
-                f"{signal.name} cannot be sent with `send`: use the client's own method for this message, which stores its "
-                "text first"
+                f"{signal.name} cannot be sent with `send`: use the client's own method for this message, which stores "
+                "its text first"
             )
         given = {"task_id": task_id, "message": message.model_dump(mode="json", exclude_defaults=True)}
         content = await self.call_method(f"{MESSAGE_PATH}{signal.name}", signal.permission, given)
