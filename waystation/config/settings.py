@@ -269,7 +269,10 @@ class Settings(
         description="Maximum number of agents, planners and reviewers that a worker runs at the same time.",
     )
     contexts_at_once: int = Field(
-        default=4, ge=1, description="Maximum number of compactions that a worker runs at the same time."
+        default=4,
+        ge=1,
+        description="Maximum number of compactions, admissions and similar activities that a worker runs at the same "
+        "time.",
     )
     tenant_weights: Annotated[dict[str, TenantWeight], NoDecode, WrittenTable] = Field(
         default={},
