@@ -82,9 +82,7 @@ async def test_z2_after_a_failure_no_model_is_called_until_the_conversation_has_
     outcome = await automatic(env, make_summary_response())
     assert (outcome.status, env.model.calls) == (CompactionStatus.TRUNCATED, 0)
     (note,) = outcome.notes
-    assert note.startswith(
-        "No summary was requested, because the last attempt failed. The conversation must first grow by "
-    )
+    assert note.startswith("No summary was requested, because the last attempt failed. The next attempt follows ")
     await fill(env)
     await env.commit_conversation(
         [make_call_message("m900", "e1", tool="recall"), make_result_message("m901", e1=make_filler_text(2_500))]
@@ -104,7 +102,7 @@ async def test_z2_a_manual_one_tries_also_after_three_that_failed_and_its_succes
     outcome = await automatic(env, make_summary_response())
     assert (outcome.status, env.model.calls) == (CompactionStatus.TRUNCATED, 0)
     assert outcome.notes == (
-        "No summary was requested, because the last 3 attempts failed. `waystation compact` requests one.",
+        "No summary was requested, because the last 3 attempts failed. `waystation compact` requests a summary.",
     )
     await fill(env)
     edit = ContextEdit(id="edit-1", agent="research-1", action="compact", requested_at=env.clock.now)

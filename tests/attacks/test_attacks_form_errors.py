@@ -190,9 +190,9 @@ async def test_a_budget_that_the_models_do_not_allow_is_said_at_the_budget(
         dollars = await asking.post("/tasks", data={**ASKS, "budget": "$2"}, files=files(GOOD))
         tokens = await asking.post("/tasks", data=ASKS, files=files(GOOD))
     assert (dollars.status_code, tokens.status_code, client.taken is None) == (400, 303, False)
-    assert "needs models with known prices, but harbour-model-1 has none" in Returned("new-task", dollars.text).fault(
-        "budget"
-    )
+    assert "needs models with known prices, but the price of harbour-model-1 is unknown" in Returned(
+        "new-task", dollars.text
+    ).fault("budget")
 
 
 async def test_all_that_is_wrong_with_a_new_task_is_said_at_once_with_the_files_that_would_be_left_out(

@@ -145,7 +145,7 @@ def test_all_faults_are_listed_with_their_places(context_cli: ContextCommand) ->
         "messages[2].content[0].content[0].type: is not a block type that a tool_result can contain",
         "messages[3].content[1].id: is also the id of an earlier call",
         "messages[4].role: must be user, assistant or system",
-        "messages[4]: results of the message before are missing",
+        "messages[4]: calls of the previous message lack results",
     ]
 
 

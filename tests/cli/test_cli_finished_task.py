@@ -40,7 +40,7 @@ def test_a_transcript_without_an_agent_lists_the_agents(ended_id: str, capsys: p
     assert run(["transcript", ended_id]) == 0
     told = capsys.readouterr()
     assert told.out == "plan  planning\nwriting  writing\n"
-    assert told.err == f"Choose one: `waystation transcript {ended_id} --agent writing`\n"
+    assert told.err == f"Choose an agent: `waystation transcript {ended_id} --agent writing`\n"
 
 
 def test_the_agents_are_listed_for_programs(ended_id: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -119,13 +119,13 @@ def test_what_remains_is_said_as_it_is_for_these_settings(tmp_path: Path) -> Non
     embedded = Settings(home=tmp_path)
     assert describe_remaining_data(embedded, everything=True) == (
         "The Temporal server deletes histories a moment later.",
-        "Backups of the database, memory and Temporal still contain it.",
+        "Backups of the database, memory and Temporal still contain the forgotten data.",
     )
     servers = Settings(home=tmp_path, qdrant_url="http://q:6333", store_url="postgresql://u@h/d")
     assert describe_remaining_data(servers, everything=False) == (
         "Transcripts, documents, reports and workflow histories remain. --everything deletes them too.",
-        "PostgreSQL's files contain it until the next vacuum.",
-        "The Qdrant server no longer finds it; its files contain it until the optimiser rewrites them "
-        "(docs/how-to/forget-tasks.md).",
-        "Backups of the database, memory and Temporal still contain it.",
+        "PostgreSQL's files contain the forgotten data until the next vacuum.",
+        "The Qdrant server no longer finds the forgotten data, but its files contain the data until its optimiser "
+        "rewrites them (docs/how-to/forget-tasks.md).",
+        "Backups of the database, memory and Temporal still contain the forgotten data.",
     )

@@ -88,7 +88,7 @@ def test_words_that_match_are_marked_at_a_terminal_and_nothing_else_steers_it(mo
 def test_it_is_said_where_nothing_found_has_a_word_of_what_was_looked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said, search = "perhaps nothing in memory fits", MemoryReader.search
+    said, search = "perhaps memory has nothing that fits", MemoryReader.search
     assert run(["memory", "search", "what does the bar carry?"]) == 0
     assert said not in " ".join(capsys.readouterr().err.split())
 
@@ -132,7 +132,7 @@ def test_where_nothing_fits_the_tokens_or_the_time_that_is_said(capsys: pytest.C
     assert run(["memory", "search", "what does the bar carry?", "--tokens", "3"]) == 0
     assert "or every match is longer than 3 tokens: raise --tokens" in " ".join(capsys.readouterr().err.split())
     assert run(["memory", "search", "bar", "--since", "2d", "--until", "3d"]) == 2
-    assert "nothing can be found: since (" in capsys.readouterr().err
+    assert "nothing can be found: the time `since` (" in capsys.readouterr().err
     assert found(capsys, "--since", "1m") == []
     assert found(capsys, "--until", "1m") != []
 

@@ -302,8 +302,8 @@ UNREACHED = {
     "copies of reports": "copies of reports",
     "other machines": "files of reports and plans in home folders of other machines",
     "encrypted reasoning": "reasoning that the provider of a model has encrypted",
-    "recipients": "what providers of models, embeddings and web search, tool servers, web sites, notifications, "
-    "webhooks and traces received",
+    "recipients": "data that was sent to providers of models, embeddings and web search, to tool servers and web "
+    "sites, and in notifications, webhooks and traces",
     "names of keys": "lists of API keys and of links to reports",
     "schedules": "names and notes of schedules",
     "callers": "user and host names of callers",

@@ -44,8 +44,8 @@ def test_each_source_on_a_page_is_shown_unless_its_page_has_private_values(
     kind, _, content = str(picture["src"]).partition(",")
     assert (kind, b64decode(content)[:4]) == ("data:image/png;base64", b"\x89PNG")
     assert "img-src data:" in str(page.find("meta", attrs={"http-equiv": True}))
-    assert "no picture of [2]: page 2 has private values, which a picture would show" in said
-    assert "no picture of [3]: line 1 of notes.md is not on a page of a PDF" in said
+    assert "no picture for source [2]: page 2 has private values, which a picture would show" in said
+    assert "no picture for source [3]: line 1 of notes.md is not on a page of a PDF" in said
     assert "[4]" not in said
 
 
@@ -60,7 +60,7 @@ def test_of_a_scanned_page_there_is_a_picture_unless_its_recognised_text_has_pri
     task_id = asyncio.run(store_task_citing(without_server, folder, report))
     page, said = export_html(task_id, folder, capfd)
     assert [one["id"] for one in page.select(".sources li:has(img)")] == ["source-1"]
-    assert "no picture of [2]: page 2 has private values, which a picture would show" in said
+    assert "no picture for source [2]: page 2 has private values, which a picture would show" in said
 
 
 def test_without_the_file_that_was_submitted_there_is_no_picture(
@@ -71,7 +71,9 @@ def test_without_the_file_that_was_submitted_there_is_no_picture(
     page, said = export_html(task_id, folder, capfd)
     assert page.find("img") is None
     assert "img-src" not in str(page)
-    assert "no picture of [1]: its file is not there, or has changed since it was submitted" in said
+    assert (
+        "no picture for source [1]: its file is not among the given ones, or has changed since it was submitted" in said
+    )
 
 
 def test_there_are_at_most_so_many_pictures(
@@ -80,7 +82,7 @@ def test_there_are_at_most_so_many_pictures(
     monkeypatch.setattr(passage_pictures, "MAX_PICTURES", 0)
     page, said = export_html(task_id, folder, capfd)
     assert page.find("img") is None
-    assert "no picture of [1]: a report has at most 0 pictures" in said
+    assert "no picture for source [1]: a report can have 0 pictures" in said
 
 
 def test_under_the_strict_policy_no_picture_is_exported_and_only_html_has_them(

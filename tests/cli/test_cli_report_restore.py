@@ -60,8 +60,8 @@ def test_the_owner_reads_what_was_replaced_and_is_told_what_stayed(task_id: str,
     assert ran("report", task_id, "--restore") == (
         0,
         RESTORED,
-        "1 placeholder restored: what is printed now is private; 1 placeholder stayed: their originals are not stored "
-        "(credentials never are)",
+        "1 placeholder replaced by original text: the output is private; no original is stored for 1 placeholder "
+        "(credentials are never stored)",
     )
     assert json.loads(ran("report", task_id, "--restore", "--json")[1])["markdown"] == RESTORED
 

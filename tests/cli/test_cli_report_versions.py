@@ -78,7 +78,7 @@ def test_each_version_of_a_report_is_printed_by_its_number_and_which_there_are_i
     assert run(["report", task_id, "--version", "2"]) == 0
     said = capsys.readouterr()
     assert said.out == "> **Partial.** nothing\n"
-    assert said.err.startswith("version 2 of its report, which has 1 (partial), 2 (cancelled, 20")
+    assert said.err.startswith("Version 2 of the report. All versions: 1 (partial), 2 (cancelled, 20")
     assert run(["report", task_id, "--version", "2", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["version"] == 2
     assert run(["report", task_id, "--version", "3"]) == 2

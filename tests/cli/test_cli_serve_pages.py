@@ -47,6 +47,6 @@ async def test_why_pages_cannot_be_served_is_told_when_somebody_comes(tmp_path: 
 
 async def test_a_part_of_what_openid_needs_is_missed_before_anybody_comes(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, oidc_issuer="https://login.example.org")
-    with pytest.raises(BadInput, match="OpenID needs all of"):
+    with pytest.raises(BadInput, match="OpenID needs WAYSTATION_OIDC_ISSUER"):
         async with serve_pages(settings, pytest.fail):
             pass

@@ -113,8 +113,8 @@ def test_reseal_says_what_it_rewrote(
     assert told(["store", "reseal"], capsys) == (
         0,
         "0 texts rewritten: encrypted with the present key, each bound to its row.\n"
-        "0 proofs of owners rewritten.\n"
-        "Vault: 0 originals, 1 secret of tool servers and 0 proofs of sessions rewritten with the present key.\n",
+        "0 proofs of ownership rewritten.\n"
+        "Vault: 0 originals, 1 secret of tool servers and 0 session proofs rewritten with the present key.\n",
     )
     code, said = told(["store", "reseal", "--json"], capsys)
     assert (code, json.loads(said)) == (
@@ -130,7 +130,7 @@ def test_reseal_says_what_it_rewrote(
     code, said = told(["secrets", "list"], capsys)
     assert (code, "this store was rewritten with a newer key" in " ".join(said.split())) == (2, True)
     code, said = told(["store", "adopt-key", "--yes"], capsys)
-    assert (code, said) == (0, "The store now has this key. Restart all workers with this key.\n")
+    assert (code, said) == (0, "The store now has this machine's key. Restart all workers with this key.\n")
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "other"))
     monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path / 'home' / 'waystation.db'}")
     assert told(["secrets", "list"], capsys)[0] == 0

@@ -80,8 +80,8 @@ research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
   since      2026-11-21 12:00 UTC
   task       spent 41,200 of 200,000 tokens; 1 of 4 steps finished; 60,000
              tokens reserved for 2 later steps
-  left       158,800 tokens in the task: 89,500 tokens reserved for other steps,
-             500 tokens for this agent, 68,800 tokens unreserved
+  left       158,800 tokens unspent in the task: 89,500 tokens reserved for
+             other steps, 500 tokens for this agent, 68,800 tokens unreserved
   minimum    900 tokens; with less, the agent cannot make its next call, and
              asks again
   so far     3 notes, which the draft contains
@@ -112,10 +112,10 @@ def test_money_that_is_left_in_the_task_is_accounted_for() -> None:
         return line(text, "left") if "\n  left" in text else ""
 
     assert left(41_200, 50_500) == (
-        "58,800 tokens in the task: 50,000 tokens reserved for other steps, 500 tokens for this agent, 8,300 tokens "
-        "unreserved"
+        "58,800 tokens unspent in the task: 50,000 tokens reserved for other steps, 500 tokens for this agent, "
+        "8,300 tokens unreserved"
     )
-    assert left(99_500, 500) == "500 tokens in the task: 500 tokens for this agent"
+    assert left(99_500, 500) == "500 tokens unspent in the task: 500 tokens for this agent"
     assert left(100_000, 0) == ""
 
 

@@ -117,7 +117,7 @@ async def test_before_its_first_leg_has_ended_an_agents_tools_are_estimated(bare
     assert ended is not None
     assert not found.system_known
     assert estimated == ended.state.fixed_tokens
-    assert "Until a leg has ended, system prompt and tools are estimated" in format_context(found)
+    assert "The sizes of system prompt and tools are estimates until" in format_context(found)
 
 
 async def test_an_agent_that_has_not_begun_has_no_context(env: AgentEnvironment) -> None:
@@ -159,8 +159,9 @@ async def test_the_table_names_share_and_rule_of_each_layer(env: AgentEnvironmen
     await env.commit_conversation([build_user_message("m1", "<task>\nWhy?\n</task>"), *make_conversation()[1:]])
     assert format_context(await context_of(env)) == snapshot("""\
 research-1, turn 14: claude-sonnet-5-5, a window of 22,000 tokens
-full at 16,500 tokens; 75.0% of its input was read from the cache so far
-Until a leg has ended, system prompt and tools are estimated, without web tools and those of tool servers.
+full at 16,500 tokens; so far, 75.0% of the input was read from the cache
+The sizes of system prompt and tools are estimates until the agent's first turns are stored.
+The estimates leave out web tools and the tools of tool servers.
 layer                share   asked     got  gave way  gives way first
 system and policy      990   4,478   4,478         -  the last named
 task contract          990      12      12         -  the last named

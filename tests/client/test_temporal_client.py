@@ -231,7 +231,7 @@ async def test_a_task_terminated_in_temporal_is_over(client: Client, temporal_cl
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
     await temporal_client.get_workflow_handle(task_id).terminate()
     seen = await client.get_task(task_id)
-    assert (seen.phase, seen.remark) == (TaskPhase.CANCELLED, "it was ended in Temporal, without a report")
+    assert (seen.phase, seen.remark) == (TaskPhase.CANCELLED, "the task was ended in Temporal, without a report")
     with pytest.raises(BadInput, match=f"{task_id} has no report \\(it is cancelled\\)"):
         await client.get_report(task_id)
 

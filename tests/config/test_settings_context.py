@@ -131,10 +131,10 @@ def test_terms_of_before_there_were_strategies_mean_what_they_meant() -> None:
 @pytest.mark.parametrize(
     ("strategy", "keep_last", "words"),
     [
-        ("snapshot", None, "the newer part stays, with a snapshot of the older one\n"),
-        ("replace", None, "one summary replaces everything, and the newest results are restored\n"),
-        ("replace", 5, "the last 5 stay, and the newest results are restored\n"),
-        ("ends", None, "the first and the last 3 stay\n"),
+        ("snapshot", None, "the newer messages stay, with a snapshot of the older ones\n"),
+        ("replace", None, "one summary replaces all messages, and the files read last are restored\n"),
+        ("replace", 5, "the last 5 messages stay, and the files read last are restored\n"),
+        ("ends", None, "the first message and the last 3 stay\n"),
     ],
 )
 def test_what_a_strategy_keeps_is_told_at_submit(
@@ -160,5 +160,5 @@ def test_what_condenses_and_why_is_told_at_submit(capsys: pytest.CaptureFixture[
 def test_tool_servers_that_this_machine_has_no_list_of_are_told() -> None:
     settings = Settings(anthropic_api_key=WITH_KEY)
     (sentence,) = collect_adjustments(asked(servers=(DEFAULT_SERVERS, "crm")), settings)
-    assert sentence.endswith("If the workers have none with the name crm either, the task runs without it.")
+    assert sentence.endswith("If the workers have no tool server named crm either, the task runs without it.")
     assert collect_adjustments(asked(servers=(DEFAULT_SERVERS,)), settings) == ()

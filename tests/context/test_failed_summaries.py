@@ -47,7 +47,8 @@ def test_nothing_stands_in_the_way_of_a_first_summary() -> None:
 def test_after_a_failure_the_conversation_has_to_grow_by_a_quarter_of_what_could_not_be_summarised() -> None:
     log = failed(BEGUN)
     assert get_summary_skip_reason(log) == (
-        "No summary was requested, because the last attempt failed. The conversation must first grow by 2,000 tokens."
+        "No summary was requested, because the last attempt failed. The next attempt follows when the conversation has "
+        "grown by 2,000 tokens."
     )
     log = said(log, MIDDLE * GROWTH_PERCENT // 100 - 100)
     assert get_summary_skip_reason(log) is not None
@@ -65,7 +66,7 @@ def test_after_three_failures_in_a_row_only_a_person_may_ask() -> None:
         log = said(failed(log), MIDDLE)
     assert (
         get_summary_skip_reason(log)
-        == "No summary was requested, because the last 3 attempts failed. `waystation compact` requests one."
+        == "No summary was requested, because the last 3 attempts failed. `waystation compact` requests a summary."
     )
     assert get_summary_skip_reason(said(log, 20 * MIDDLE)) is not None
     assert get_summary_skip_reason(said(summarised(log), MIDDLE)) is None

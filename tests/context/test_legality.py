@@ -28,18 +28,18 @@ ASKS = build_user_message("m1", "Go.")
             (ASKS, Message(id="m2", role="assistant", blocks=(Thinking(thinking="Hm", signature="s"),))),
             "m2: reasoning is the last block",
         ),
-        ((ASKS, make_result_message("m2", a="1")), "m2: a result whose call is not in the message before"),
+        ((ASKS, make_result_message("m2", a="1")), "m2: a result without its call in the previous message"),
         (
             (ASKS, make_call_message("m2", "a"), ASKS, make_result_message("m3", a="1")),
-            "m3: a result whose call is not in the message before",
+            "m3: a result without its call in the previous message",
         ),
         (
             (ASKS, make_call_message("m2", "a"), make_text_message("m3", "Hi")),
-            "m3: results of the message before are missing",
+            "m3: calls of the previous message lack results",
         ),
         (
             (ASKS, make_call_message("m2", "a", "b"), make_result_message("m3", a="1")),
-            "m3: results of the message before are missing",
+            "m3: calls of the previous message lack results",
         ),
         (
             (

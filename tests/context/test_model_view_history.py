@@ -120,7 +120,7 @@ def test_the_conversation_goes_on_after_a_rewind_with_new_ids_and_more_turns() -
 def test_what_was_rewound_away_cannot_be_rewound_to() -> None:
     over = grown(make_transcript(CONTRACT), 3)
     back = with_record(over, build_rewind_record(over, "m3", new_id(over), keep=True))
-    with pytest.raises(BadInput, match="there is no message 'm5' in this conversation; there are: m1 to m3"):
+    with pytest.raises(BadInput, match="there is no message 'm5' in this conversation; its messages are: m1 to m3"):
         build_rewind_record(back, "m5", new_id(back), keep=True)
 
 

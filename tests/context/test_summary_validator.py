@@ -163,7 +163,7 @@ def test_constraints_over_a_fifth_of_the_window_are_not_dropped_but_said() -> No
     failed = RejectedSummary(
         status=CompactionStatus.FAILED_CHECK,
         rule=SummaryRule.CONSTRAINTS,
-        message="what the user demanded, word for word, has 1,200 tokens; a fifth of the window is 500: "
+        message="what the user demanded, word for word, has 1,200 tokens; the maximum is 500, a fifth of the window: "
         "raise the window",
     )
     assert check_middle(replaced) == check_summary("Branches.", replaced) == failed

@@ -164,7 +164,7 @@ def test_the_text_has_summaries_at_their_place_the_outermost_first() -> None:
         "[m4] assistant · hidden by summary bbbbbbbb",
         "[m5] user · hidden by summary bbbbbbbb",
         "[m6] assistant",
-        "── mask cccccccc placeholders for results in 1 message: m7",
+        "── mask cccccccc hides tool results in 1 message: m7",
     ]
     assert headings[9:11] == ["[m7] user · result of c3 masked by mask cccccccc", "[m8] assistant · pinned"]
 

@@ -56,7 +56,7 @@ def test_without_front_matter_the_first_heading_describes_it_and_the_file_names_
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("---\nname: a\n# No end", "its front matter is not closed"),
+        ("---\nname: a\n# No end", "its front matter has no closing ---"),
         ("---\nname: a\ndescription: b\n---\n", "it has no text"),
         ("   \n", "it has no text"),
         ("Do this.", "it has neither a description nor a heading"),

@@ -121,7 +121,10 @@ def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> N
         (b"\xff\xfe", "is not UTF-8 text"),
         (b"# Only a heading\nDo.", "the front matter of its SKILL.md lacks a name or a description"),
         (b"---\nname: tides\n---\nDo.", "lacks a name or a description"),
-        (b"---\nname: [broken\ndescription: x\n---\nDo.", "name in its SKILL.md must be plain text: put it in quotes"),
+        (
+            b"---\nname: [broken\ndescription: x\n---\nDo.",
+            "name in its SKILL.md must be plain text: put each in quotes",
+        ),
         (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "name and description in its SKILL.md must be plain"),
         (
             b"---\nname: ../../etc/x\ndescription: x\n---\nDo.",
@@ -129,7 +132,7 @@ def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> N
         ),
         (b"---\nname: '[x]'\ndescription: x\n---\nDo.", "its SKILL.md has an invalid name"),
         (b"---\nname: " + b"x" * 65 + b"\ndescription: x\n---\nDo.", "its SKILL.md has an invalid name"),
-        (b"---\nname: tides\ndescription: x\nDo.", "its front matter is not closed"),
+        (b"---\nname: tides\ndescription: x\nDo.", "its front matter has no closing ---"),
         (b"---\nname: tides\ndescription: x\n---\n", "it has no text"),
         (b"---\nname: t\ndescription: x\n---\n" + b"x" * 50_001, "it has 50,001 characters; the maximum is 50,000"),
     ],

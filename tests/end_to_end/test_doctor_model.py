@@ -145,7 +145,7 @@ def test_the_table_says_what_fits_what_is_worked_around_and_what_will_not_work(
     assert probed(monkeypatch, frozenset({"no tools"}))[0] == 1
     said = capsys.readouterr()
     assert "FAIL   tools" in said.out
-    assert "No task can run there" in said.out
+    assert "This model cannot run tasks" in said.out
 
 
 @pytest.mark.parametrize(("gap", "cause"), [("a page", "answered with a web page"), ("no stop reason", "cut off")])
@@ -191,7 +191,7 @@ def test_a_passing_outage_is_no_fact_and_nothing_is_kept_of_it(
         assert run(["doctor", "--model", MODEL, "--yes", "--save"]) == 1
     said = capsys.readouterr()
     assert re.search(r"^--     tools  ", said.out, re.MULTILINE)
-    assert "It is not known whether tasks can run there" in said.out
+    assert "It is not known whether this model can run tasks" in said.out
     assert "Nothing was saved" in said.err
     assert not (home / "config.toml").exists()
 
@@ -326,5 +326,5 @@ def test_a_config_file_with_endpoints_in_another_form_is_left_as_it_is(
     config = home / "config.toml"
     config.write_text("endpoints = {}\n")
     assert probed(monkeypatch, frozenset(), "--save")[0] == 2
-    assert "write endpoints as tables of this form there" in capsys.readouterr().err
+    assert "write endpoints in that file as tables of this form" in capsys.readouterr().err
     assert config.read_text() == "endpoints = {}\n"

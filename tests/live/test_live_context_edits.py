@@ -179,8 +179,8 @@ async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agen
 
         await wait_until(waits)
         assert (
-            "write: pin m1 (edit-1), requested by an unnamed person: waits until the agent's leg ends"
-            in await fetch_current_details(task)
+            "write: pin m1 (edit-1), requested by an unnamed person: waits until the agent's current series of "
+            "turns ends" in await fetch_current_details(task)
         )
         gate.opened.set()
         ended = await task.result()
@@ -201,7 +201,7 @@ async def test_an_agent_that_was_edited_can_still_be_denied(server: Client, tmp_
         await wait_for_both_requests(task)
         nothing = await wait_for_edit(task, action="compact")
         assert (await wait_for_edit(task, action="pin", message="m99")).reason == (
-            "there is no message 'm99' in this conversation; there are: m1 to m11"
+            "there is no message 'm99' in this conversation; its messages are: m1 to m11"
         )
         for request_id in ("harbours-1", "tides-1"):
             await task.signal(DENY_BUDGET, {"request_id": request_id, "by": "Ada"})

@@ -139,7 +139,7 @@ async def test_what_ended_before_a_moment_is_chosen_and_what_runs_has_not_ended(
         await counter.submit(ASKED)
         await gate.reached.wait()
         tomorrow = utc_now() + timedelta(days=1)
-        with pytest.raises(BadInput, match="all tasks before that date are still running"):
+        with pytest.raises(BadInput, match="all matching tasks are still running"):
             await select_task_ids(client, settings, TaskSelection(ended_before=tomorrow))
         gate.opened.set()
         await counter.get_task_handle().result()

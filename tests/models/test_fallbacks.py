@@ -418,7 +418,7 @@ def test_a_fallback_that_is_nowhere_is_refused_where_it_was_written(fallback: st
     tables = {**ENDPOINTS, "first": {**ENDPOINTS["first"], "fallback": ["spare", fallback]}}
     with pytest.raises(ValidationError) as refused:
         Settings.model_validate({"endpoints": tables})
-    assert f"the fallback of first, '{fallback}', is neither an endpoint" in format_setting_errors(refused.value)
+    assert f"'{fallback}', the fallback of first, is neither an endpoint" in format_setting_errors(refused.value)
 
 
 @pytest.mark.parametrize("fallback", ["spare", "local::any-1", "claude-sonnet-5-5", OFFLINE_MODEL])

@@ -62,9 +62,11 @@ def test_changes_are_read_line_by_line() -> None:
         "New (1)\n+ A second mole is planned for the north [harbour.md:9-9]\n\n"
         "Gone (1)\n- The lamp is lit at dusk by the keeper [keeper.md:1-1]\n\n"
         "Changed (1)\n- Fees are 12 crowns a ship [fees.md:4-4]\n+ Fees are 14 crowns a ship [fees.md:5-5]\n\n"
-        "1 claim the same"
+        "1 claim unchanged"
     )
-    assert format_report_changes(compare_reports(BEFORE, BEFORE)) == "3 claims the same; nothing changed"
+    assert (
+        format_report_changes(compare_reports(BEFORE, BEFORE)) == "3 claims unchanged; no claim is new, gone or changed"
+    )
 
 
 REPORTS = st.lists(

@@ -158,7 +158,10 @@ async def test_a_restored_compaction_gives_the_view_back_and_the_next_edit_can_c
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        ({"action": "pin", "message": "m99"}, "there is no message 'm99' in this conversation; there are: m1 to m27"),
+        (
+            {"action": "pin", "message": "m99"},
+            "there is no message 'm99' in this conversation; its messages are: m1 to m27",
+        ),
         ({"action": "unpin", "message": "m4"}, "m4 is not pinned"),
         (
             {"action": "restore", "compaction": "ab"},

@@ -202,7 +202,9 @@ def test_people_see_what_waits_and_what_became_of_it() -> None:
     waiting = build_task_progress(state, REF, TASK_CONFIG, "Why?")
     assert build_update_result(find_messages(state, "a1")) == UpdateResult(outcome="waiting")
     line = "research-1: pin m4 (edit-1), requested by Ada (name not verified) [the contract]: "
-    assert f"- {line}waits until the agent's leg ends" in render_task_details(TaskView.from_progress(waiting))
+    assert f"- {line}waits until the agent's current series of turns ends" in render_task_details(
+        TaskView.from_progress(waiting)
+    )
     state = state.with_run(settled(state.runs["research-1"], EditOutcome(state="refused", reason="m4 is hidden")))
     then = build_task_progress(state, REF, TASK_CONFIG, "Why?")
     assert build_update_result(find_messages(state, "a1")) == UpdateResult(outcome="refused", reason="m4 is hidden")

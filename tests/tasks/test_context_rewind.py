@@ -143,7 +143,7 @@ async def test_an_unknown_message_is_refused_and_nothing_changes(env: AgentEnvir
     await written(env)
     run = env.run_ref("writing")
     before = await env.store.load_transcript(run.run_id, SYSTEM_SCOPE)
-    with pytest.raises(BadInput, match="there is no message 'm9' in this conversation; there are: m1 to m7"):
+    with pytest.raises(BadInput, match="there is no message 'm9' in this conversation; its messages are: m1 to m7"):
         await rewinder(env).rewind(run, "m9", "edit-1", keep=True)
     assert await env.store.load_transcript(run.run_id, SYSTEM_SCOPE) == before
 

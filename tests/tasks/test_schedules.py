@@ -139,18 +139,18 @@ weekly  0 7 * * 1 UTC  on
   What of the fees?
   /srv/fees; session S; 200,000 tokens for each run, 1,000,000 tokens a month
   next: 2026-11-28 13:00 CET; last: 2026-11-21 13:00 CET, done, task-1
-  1 skipped during another run, 2 missed by more than --catch-up
+  skipped during another run: 1; missed by more than --catch-up: 2
 weekly  0 7 * * 1 UTC  on
   What of the fees?
   /srv/fees; session S; 200,000 tokens for each run
-  you are asked when it is spent
+  you are asked when the budget is spent
   grants may raise the budget to 400,000 tokens
-  while no one answers: 50,000 tokens more, up to 3 times
+  while no one answers: grants of 50,000 tokens, up to 3 times
   next: -; last: -
 lost    paused (why)
-  its question is no longer in the store: remove the schedule and add it again
+  the question is no longer in the store: remove the schedule and add it again
   next: -; last: 2026-11-21 13:00 CET, result no longer known
-  1 skipped during another run, 2 missed by more than --catch-up\
+  skipped during another run: 1; missed by more than --catch-up: 2\
 """)
     assert list(build_schedule_json(shown[0]).model_dump()) == [
         *(
@@ -173,19 +173,19 @@ lost    paused (why)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--name", "Über"), "names have lower-case letters"),
+        (("--name", "Über"), "a name may have lower-case letters"),
         (("--catch-up", "1s"), "--catch-up takes minutes, hours or days"),
         (("--catch-up", "900d"), "--catch-up: it should be at most 365 days"),
         (("--monthly", "much"), "--monthly takes tokens"),
         (("--budget", "10"), "--budget 10 is 10 tokens, too few"),
         (("--docs", "/nowhere"), "cannot use /nowhere: no such file"),
         (("--failures", "0"), "--failures"),
-        (("--answer-by", "07:00"), "--answer-by 07:00 is one time, but a schedule runs often: give how long"),
+        (("--answer-by", "07:00"), "--answer-by 07:00 is a single moment, but a schedule runs repeatedly"),
         (("--then", "wait"), "give --answer-by, too"),
         (("--top-up", "50k"), "--top-up takes an amount and how often"),
         (("--ceiling", "much"), "--ceiling takes tokens"),
         (("--mode", "later"), "--mode"),
-        (("--servers", "a,,b"), "separate names with commas, like time,wiki; or `none` alone"),
+        (("--servers", "a,,b"), "separate names with commas, like time,wiki; or give only `none`"),
         (("--skills", "/nowhere"), "neither the folder nor a folder in it has a SKILL.md"),
     ],
 )

@@ -113,8 +113,8 @@ harbours asks to call fs__write_file
   | {
   |   "path": "harbours.md"
   | }
-  approved   it is called once, with exactly these arguments
-  if denied  harbours continues without it, and reads your `--note`
+  approved   the tool is called once, with exactly these arguments
+  if denied  harbours continues without the call, and reads your `--note`
   until      2026-11-21 21:00 UTC; harbours then continues without the call
   waystation approve task-1 --request harbours-1
   waystation deny task-1 --request harbours-1\

@@ -47,12 +47,13 @@ def format_context(context: NextPromptView) -> str:
 def _heading(context: NextPromptView) -> list[str]:
     said = [
         f"{context.agent}, turn {context.turn}: {context.model}, a window of {context.window:,} tokens",
-        f"full at {context.trigger:,} tokens; {context.cached_share:.1%} of its input was read from the cache so far",
+        f"full at {context.trigger:,} tokens; so far, {context.cached_share:.1%} of the input was read from the cache",
     ]
     if not context.system_known:
-        said.append(
-            "Until a leg has ended, system prompt and tools are estimated, without web tools and those of tool servers."
-        )
+        said += [
+            "The sizes of system prompt and tools are estimates until the agent's first turns are stored.",
+            "The estimates leave out web tools and the tools of tool servers.",
+        ]
     return said
 
 
@@ -88,7 +89,7 @@ def format_transcript(log: AnnotatedTranscript) -> Iterator[str]:
 
 def _compaction(one: CompactionView, kinds: dict[str, str]) -> str:
     strategy = f" ({one.strategy})" if one.strategy else ""
-    does = "placeholders for results in" if one.type == "masked" else "stands for"
+    does = "hides tool results in" if one.type == "masked" else "stands for"
     parts = [f"── {kinds[one.id]} {one.id[:SHORT_ID]}{strategy} {does} {_count(one)}: {_names(one.covered)}"]
     if one.undone:
         parts.append(f"undone: {one.undone}")
@@ -134,9 +135,9 @@ def _by(what: str, compaction: str, kinds: dict[str, str]) -> str:
 
 def format_restored_counts(restored: RestoredText) -> str:
     """Format how many placeholders were replaced, and how many remain."""
-    said = f"{_placeholders(restored.replaced)} restored: what is printed now is private"
+    said = f"{_placeholders(restored.replaced)} replaced by original text: the output is private"
     if restored.unknown:
-        said += f"; {_placeholders(restored.unknown)} stayed: their originals are not stored (credentials never are)"
+        said += f"; no original is stored for {_placeholders(restored.unknown)} (credentials are never stored)"
     return said
 
 
@@ -164,6 +165,6 @@ def format_probe_table(probed: ProbeResult) -> Iterator[str]:
 
 def _verdict(probed: ProbeResult) -> str:
     if not probed.is_conclusive:
-        return "It is not known whether tasks can run there: test again when the endpoint answers."
+        return "It is not known whether this model can run tasks: test again when the endpoint answers."
     cause = probed.capabilities.unfit_reason
-    return f"No task can run there: {cause}." if cause else "Tasks can run there."
+    return f"This model cannot run tasks: {cause}." if cause else "This model can run tasks."

@@ -47,8 +47,8 @@ def build_action_rows(one: PendingApproval) -> list[tuple[str, str]]:
     """Return label and text of what each answer does."""
     agent = one.approval.agent
     return [
-        ("approved", "it is called once, with exactly these arguments"),
-        ("if denied", f"{agent} continues without it, and reads your `--note`"),
+        ("approved", "the tool is called once, with exactly these arguments"),
+        ("if denied", f"{agent} continues without the call, and reads your `--note`"),
     ]
 
 
@@ -160,7 +160,7 @@ def _details(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
 
 def _task_spent(one: PendingApproval) -> str:
     if one.task_budget is None:
-        return f"{format_in_units_of(one.approval.task_spent, one.approval.limit)} when it asked"
+        return f"{format_in_units_of(one.approval.task_spent, one.approval.limit)} when the agent asked"
     return format_used_amount(one.task_budget.spent, one.task_budget.limit)
 
 
@@ -177,7 +177,7 @@ def _rest(approval: ApprovalView, budget: TaskBudgetView) -> str:
         (free, "unreserved"),
     )
     where = ", ".join(f"{format_amount(amount)} {what}" for amount, what in parts if not amount.is_zero)
-    return f"{format_amount(left)} in the task: {where}" if where else ""
+    return f"{format_amount(left)} unspent in the task: {where}" if where else ""
 
 
 def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple[str, str]:

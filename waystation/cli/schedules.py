@@ -73,7 +73,7 @@ app.add_typer(schedule)
 _CATCH_UP = f"{DEFAULT_CATCH_UP.days}d"
 _FAILURES = typer.Option(metavar="N", min=1, max=1_000, help="Pause the schedule after this many failures in a row.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule, from `schedule list`.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule, as in `schedule list`.")]
 
 
 @schedule.callback()
@@ -96,7 +96,7 @@ def add(
     ceiling: CeilingOption = None,
     top_up: TopUpOption = None,
     answer_by: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long each request waits for an answer: 12h or 7d.")
+        str | None, typer.Option(metavar="TIME", help="How long each request waits for an answer, like 12h or 7d.")
     ] = None,
     then: ThenOption = None,
     session: Annotated[
@@ -107,17 +107,17 @@ def add(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name of lower-case letters, digits and hyphens; default: generated."),
+        typer.Option(metavar="NAME", help="Name: lower-case letters, digits and hyphens; default: generated."),
     ] = None,
     zone: Annotated[str, typer.Option(metavar="ZONE", help="Time zone of --cron, like Europe/Oslo.")] = "UTC",
     overlap: Annotated[
         Overlap,
         typer.Option(
-            metavar="ACTION", help="If a run is due while one is in progress: skip, buffer-one, buffer-all, allow-all."
+            metavar="ACTION", help="If a run is due during another run: skip, buffer-one, buffer-all or allow-all."
         ),
     ] = "skip",
     catch_up: Annotated[
-        str, typer.Option(metavar="TIME", help="Start missed runs that are at most this late.")
+        str, typer.Option(metavar="TIME", help="Start a missed run only if it is at most this late.")
     ] = _CATCH_UP,
     failures: Annotated[int, _FAILURES] = DEFAULT_MAX_FAILURES,
     accept: AcceptOption = None,
@@ -164,8 +164,8 @@ def _parse_unattended(top_up: str | None, answer_by: str | None, then: Deadline 
     if decided.answer_by is not None:
         # A time of day would be the next one only: it would have passed at every later run.
         raise BadInput(
-            f"--answer-by {answer_by} is one time, but a schedule runs often: give how long each request "
-            "waits, like 12h or 7d"
+            f"--answer-by {answer_by} is a single moment, but a schedule runs repeatedly: say how long each "
+            "request waits, like 12h or 7d"
         )
     return decided
 
@@ -178,7 +178,7 @@ def _build_definition(given: Mapping[str, object], request: TaskRequest) -> Sche
         faults = [
             f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in extract_validation_faults(error)
         ]
-        raise BadInput(f"{'; '.join(faults)} (names have lower-case letters, digits and hyphens)") from None
+        raise BadInput(f"{'; '.join(faults)} (a name may have lower-case letters, digits and hyphens)") from None
 
 
 async def _add(settings: Settings, definition: ScheduleDefinition) -> ScheduleDescription:
@@ -234,7 +234,7 @@ def run_now(name: NameArgument) -> None:
     if asyncio.run(_run(name)):
         print_message(f"Requested a run of {name}. `waystation schedule list` shows its result.")
     else:
-        print_message(f"Requested a run of {name}. One is in progress: the schedule's --overlap decides what happens.")
+        print_message(f"Requested a run of {name}. Another run is in progress: --overlap decides what happens.")
 
 
 async def _run(name: str) -> bool:
@@ -289,7 +289,7 @@ def format_schedule(schedule: ScheduleDescription) -> str:
     timing = "" if definition is None else f"{definition.timing.cron} {definition.timing.zone}"
     lines = [f"{schedule.name}  {timing}  {state}"]
     if definition is None:
-        lines.append("  its question is no longer in the store: remove the schedule and add it again")
+        lines.append("  the question is no longer in the store: remove the schedule and add it again")
     else:
         month = "" if definition.monthly.is_unlimited else f", {format_limit(definition.monthly)} a month"
         lines.append(f"  {definition.request.question}")
@@ -300,5 +300,5 @@ def format_schedule(schedule: ScheduleDescription) -> str:
     last = f"{_local(view.last_run)}, {view.last or 'result no longer known'}" if view.last_run else "-"
     lines.append(f"  next: {next_run}; last: {last}")
     if view.skipped or view.missed:
-        lines.append(f"  {view.skipped} skipped during another run, {view.missed} missed by more than --catch-up")
+        lines.append(f"  skipped during another run: {view.skipped}; missed by more than --catch-up: {view.missed}")
     return "\n".join(lines)

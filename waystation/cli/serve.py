@@ -60,7 +60,7 @@ def serve(
     ] = LISTEN,
     name: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Public host name, with its port unless it is 443; repeatable."),
+        typer.Option(metavar="HOST", help="Public host name, with its port unless the port is 443; repeatable."),
     ] = None,
 ) -> None:
     """Serve the web pages, the HTTP API and MCP until Ctrl-C.
@@ -73,14 +73,14 @@ def serve(
     identities = build_authenticator(settings)
     if listener.host not in HERE and not names:
         raise BadInput(
-            f"--listen {listen!r} accepts connections from other machines, which need a public host name: add "
+            f"--listen {listen!r} accepts connections from other machines, so the server needs a public host name: add "
             "--name waystation.example.org, or use 127.0.0.1 through a tunnel, like `ssh -L 8520:127.0.0.1:8520`"
         )
     if names and not identities.has_identities:
         raise BadInput(
-            "--name needs authentication, because anyone who can connect could spend and approve: create an API key "
-            "(`waystation keys make NAME --role read`), or set WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and "
-            "WAYSTATION_OIDC_JWKS"
+            "--name needs authentication: without it, anyone who can connect could spend budget and approve requests. "
+            "Create an API key (`waystation keys make NAME --role read`), or set WAYSTATION_OIDC_ISSUER, "
+            "WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS"
         )
     # Bound before anything is loaded or printed: an address is only printed by the server that listens there.
     with _listening(listener.host, listener.port) as taken:
@@ -159,8 +159,8 @@ def build_authenticator(settings: Settings) -> Authenticator:
         return Authenticator(_keys(settings))
     if not all(openid) or not (settings.oidc_jwks or "").startswith(("https://", "http://127.0.0.1:")):
         raise BadInput(
-            "OpenID needs all of WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS, and the "
-            "last must be an https address"
+            "OpenID needs WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS: set all three, "
+            "and write WAYSTATION_OIDC_JWKS as an https address"
         )
     wanted = OpenIdConfig(
         issuer=settings.oidc_issuer or "",
@@ -183,7 +183,7 @@ def _listening(host: str, port: int) -> socket:
     except OSError as error:
         why = os.strerror(error.errno or 0)
         raise BadInput(
-            f"cannot listen on {host}:{port} ({why}): stop the program that uses it, or give --listen another port"
+            f"cannot listen on {host}:{port} ({why}): stop the program that uses this port, or choose another --listen"
         ) from None
 
 
@@ -202,7 +202,7 @@ async def _serve(settings: Settings, identities: Authenticator, listener: socket
         else:
             print_text(format_assistant_endpoint(access))
             print_message(
-                "Open the first link in your browser, and keep it private. The second is for assistants (MCP). "
+                "Open the first link in your browser, and keep it private. The second link is for assistants (MCP). "
                 "Ctrl-C stops."
             )
         await server.serve_until_cancelled(listener)
@@ -216,11 +216,13 @@ _CLIENT_NAME = compile_bounded(r"\A[a-z0-9][a-z0-9-]{0,59}\Z")
 @app.command("mcp")
 def mcp(
     root: Annotated[
-        list[Path] | None, typer.Option(metavar="FOLDER", help="Folder that documents may be read from; repeatable.")
+        list[Path] | None, typer.Option(metavar="FOLDER", help="Folder from which documents may be read; repeatable.")
     ] = None,
     client: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name of the assistant; its tasks have session mcp-NAME and its own budget."),
+        typer.Option(
+            metavar="NAME", help="Name of the assistant; all its tasks share session mcp-NAME and one budget."
+        ),
     ] = None,
 ) -> None:
     """Serve the Model Context Protocol to an assistant on standard input and output.
@@ -285,16 +287,17 @@ class CreatedKeyJson(Value):
 
 @keys.command()
 def make(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses the key; audits show it as a verified name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's user; audits show it as verified.")],
     role: Annotated[
         KeyRole,
         typer.Option(
-            metavar="ROLE", help="read; submit (also steer tasks); approve (everything); or assistant (only MCP)."
+            metavar="ROLE",
+            help="read, submit (and steer tasks), approve (and everything else) or assistant (only MCP).",
         ),
     ] = "read",
     tenant: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Tenant that the key gives access to; default: that of the settings."),
+        typer.Option(metavar="NAME", help="Tenant that the key gives access to; default: WAYSTATION_TENANT."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -309,7 +312,7 @@ def make(
     print_text(opened)
     may = "use MCP" if made.role == "assistant" else made.role
     print_message(
-        f"Key {made.id}: {made.name} may {may} in tenant {made.tenant}. It is shown only once. To revoke it: "
+        f"Key {made.id}: {made.name} may {may} in tenant {made.tenant}. The key is shown only once. To revoke it: "
         f"`waystation keys revoke {made.id}`"
     )
 
@@ -336,7 +339,7 @@ def _line(key: ApiKey) -> str:
 def revoke(key: Annotated[str, typer.Argument(metavar="ID", help="Id of the key.")]) -> None:
     """Revoke an API key. Running servers reject it at once."""
     revoked = _keys(Settings()).revoke(key, utc_now())
-    print_message(f"Revoked {revoked.id} of {revoked.name}.")
+    print_message(f"Revoked key {revoked.id} of {revoked.name}.")
 
 
 # -------------------------------------------------------------------------------------------------------------- secrets
@@ -375,8 +378,8 @@ def set_secret(name: SecretArgument) -> None:
         )
     asyncio.run(_keep(name, _typed(name)))
     print_message(
-        f"Stored {name}. Refer to it as ${{secret:{name}}} in the file of tool servers. Running workers use it after a "
-        "restart."
+        f"Stored {name}. Refer to it as ${{secret:{name}}} in the config file of the tool servers. Running workers use "
+        "it after a restart."
     )
 
 

@@ -63,10 +63,10 @@ app = typer.Typer()
 def show(
     task: TaskArgument,
     context: Annotated[
-        bool, typer.Option("--context", help="Show instead what fills each agent's next request to the model.")
+        bool, typer.Option("--context", help="Show only what fills each agent's next request to the model.")
     ] = False,
     tools: Annotated[
-        bool, typer.Option("--tools", help="Show instead which tools each agent sees, and why others are hidden.")
+        bool, typer.Option("--tools", help="Show only which tools each agent sees, and why other tools are hidden.")
     ] = False,
     agent: Annotated[
         str | None,
@@ -260,11 +260,14 @@ def report(
         bool,
         typer.Option(
             "--passages",
-            help="For html: show the cited lines below their source; for a workbook, cells; for an e-mail, the part.",
+            help="For html: show below each source what is cited: lines, a workbook's cells or a part of an e-mail.",
         ),
     ] = False,
     brief: Annotated[
-        bool, typer.Option("--brief", help="Leave out how the report was made, and the versions of the documents.")
+        bool,
+        typer.Option(
+            "--brief", help="Leave out the sections about how the report was made and about document versions."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -275,12 +278,12 @@ def report(
     if as_json and (form or output or brief):
         raise BadInput("--json prints the whole report as it is stored: leave out --format, --output and --brief")
     if draft and version is not None:
-        raise BadInput("--version names a stored report, and --draft is not stored: use one of them")
+        raise BadInput("--version selects a stored report, but a draft is not stored: leave out --version or --draft")
     form = form or (_format_of(output) if output is not None else None)
     if (pictures or passages) and form != "html":
         raise BadInput("--passages and --pictures show passages in an HTML file: add --format html")
     if form in _BINARY and output is None and sys.stdout.isatty():
-        raise BadInput(f"a terminal cannot show {form}: use --output {task}.{form}, or redirect it into a file")
+        raise BadInput(f"a terminal cannot show {form}: use --output {task}.{form}, or redirect the output into a file")
     found = asyncio.run(_draft(task) if draft else _stored(task, version))
     if restore:
         found = asyncio.run(_restored(found))
@@ -329,12 +332,12 @@ async def _load_extras(
             shown = await build_exported_passages(client, settings, found.report.task_id, sources, redacted=redacted)
             extras = extras._replace(passages=shown.passages)
             for one in shown.skipped_items:
-                print_message(f"no passage of {one.name}: {one.reason}")
+                print_message(f"no passage for source {one.name}: {one.reason}")
         if paths:
             drawn = await build_passage_pictures(client, settings, found.report.task_id, sources, paths)
             extras = extras._replace(pictures={number: one.png for number, one in drawn.pictures.items()})
             for one in drawn.skipped_items:
-                print_message(f"no picture of {one.name}: {one.reason}")
+                print_message(f"no picture for source {one.name}: {one.reason}")
     return extras
 
 
@@ -363,8 +366,8 @@ async def _stored(task: str, number: int | None) -> ReportWithImprint:
         print_message(remark)
     if len(report.versions) > 1:
         print_message(
-            f"version {report.version} of its report, which has {format_report_versions(report.versions)}: "
-            "--version N prints another"
+            f"Version {report.version} of the report. All versions: {format_report_versions(report.versions)}. "
+            "--version N prints version N."
         )
     return found
 
@@ -408,7 +411,8 @@ def format_report_changes(found: ReportChanges) -> str:
                 for pair in found.changed
             ],
         ),
-        f"{format_count(found.same, 'claim')} the same" + ("; nothing changed" if found.is_empty else ""),
+        f"{format_count(found.same, 'claim')} unchanged"
+        + ("; no claim is new, gone or changed" if found.is_empty else ""),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -422,11 +426,13 @@ def transcript(
     task: TaskArgument,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="AGENT", help="Id of the agent's step, like research-1; default: list the agents."),
+        typer.Option(metavar="AGENT", help="Id of the agent, like research-1; without --agent, all are listed."),
     ] = None,
     only_view: Annotated[
         bool,
-        typer.Option("--view", help="Print only what the model sees now: summaries instead of what they hide."),
+        typer.Option(
+            "--view", help="Print only what the model sees now: summaries instead of the messages that they hide."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -460,7 +466,7 @@ def _list_agents(task: str, *, as_json: bool) -> None:
         return
     for agent in agents:
         print_text(f"{agent.id}  {agent.role}")
-    print_message(f"Choose one: `waystation transcript {task_id} --agent {agents[-1].id}`")
+    print_message(f"Choose an agent: `waystation transcript {task_id} --agent {agents[-1].id}`")
 
 
 async def _agents(task: str) -> tuple[str, list[AgentView]]:

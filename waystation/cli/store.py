@@ -50,8 +50,9 @@ def reseal_store(
         bool,
         typer.Option(
             "--accept-refused",
-            help="Also rewrite what is refused now: plain rows of an encrypted store, rows under keys that an earlier "
-            "`reseal` retired, or a database that no longer says that it was encrypted or rewritten.",
+            help="Also rewrite what the store refuses to read: plain-text rows of an encrypted store, rows encrypted "
+            "with keys that an earlier `reseal` retired, and a database that no longer records that it was "
+            "encrypted or rewritten.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -77,12 +78,14 @@ def format_reseal_report(report: ResealReport, *, encrypts: bool) -> str:
     lines = [
         f"{format_count(report.texts, 'text')} rewritten: "
         + ("encrypted with the present key, each bound to its row." if encrypts else "not encrypted."),
-        f"{format_count(report.owner_proofs, 'proof')} of owners rewritten.",
+        f"{format_count(report.owner_proofs, 'proof')} of ownership rewritten.",
         f"Vault: {format_count(vault.originals, 'original')}, {format_count(vault.secrets, 'secret')} of tool servers "
-        f"and {format_count(vault.session_proofs, 'proof')} of sessions rewritten with the present key.",
+        f"and {format_count(vault.session_proofs, 'session proof')} rewritten with the present key.",
     ]
     if vault.unreadable:
-        lines.append(f"Vault: {format_count(vault.unreadable, 'value')} left as before: no key here decrypts them.")
+        lines.append(
+            f"Vault: {format_count(vault.unreadable, 'value')} not rewritten: no key on this machine decrypts them."
+        )
     return "\n".join(lines)
 
 
@@ -104,14 +107,14 @@ async def _adopt_key(*, yes: bool) -> str:
         # The key under which everything was last rewritten may be lost, too.
         has_row_key = split_row_keys(keys, opened.row_key_check) is not None
         if await opened.get_key_check() == check and has_row_key:
-            return "The store already has this key: nothing to do."
+            return "The store already has this machine's key: nothing to do."
         if not yes and not await ask_confirmation(
             "Make the key of this machine the key of the store? Data that only the earlier key can decrypt "
             "stays unreadable. [y/N]"
         ):
             return "Nothing was changed: the store keeps its earlier key."
         await opened.adopt_key(check, None if has_row_key else compute_key_check(keys[0]))
-    return "The store now has this key. Restart all workers with this key."
+    return "The store now has this machine's key. Restart all workers with this key."
 
 
 @store.command("status")

@@ -79,12 +79,17 @@ def submit(
         str | None, typer.Option(metavar="AMOUNT", help="Budget of the task: 600k (tokens), '$2' or '600k+$2'.")
     ] = None,
     agent_budget: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="Maximum budget that an agent starts with: 100k or '$0.30'.")
+        str | None,
+        typer.Option(metavar="AMOUNT", help="Maximum budget that an agent starts with, like 100k or '$0.30'."),
     ] = None,
     ceiling: CeilingOption = None,
     top_up: TopUpOption = None,
     answer_by: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Deadline for your answers: 07:00, or 12h after each request.")
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Deadline for your answers: a time like 07:00, or 12h to allow 12 hours for each request.",
+        ),
     ] = None,
     then: ThenOption = None,
     preset: Annotated[
@@ -102,7 +107,10 @@ def submit(
     ] = None,
     strategy: Annotated[
         StrategyName | None,
-        typer.Option(metavar="NAME", help="What compactions keep: ends (default), window, snapshot, replace."),
+        typer.Option(
+            metavar="NAME",
+            help="How compactions choose what to summarise: ends (default), window, snapshot or replace.",
+        ),
     ] = None,
     accept: AcceptOption = None,
     length: LengthOption = None,
@@ -111,10 +119,12 @@ def submit(
     skills: SkillsOption = None,
     servers: ServersOption = None,
     request_id: RequestIdOption = None,
-    review_plan: Annotated[bool, typer.Option("--review-plan", help="Ask for approval of the plan first.")] = False,
+    review_plan: Annotated[
+        bool, typer.Option("--review-plan", help="Start no step until a person approves the plan.")
+    ] = False,
     detach: DetachOption = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print the whole configuration, with its sources.")
+        bool, typer.Option("--verbose", help="Print the whole configuration, with the source of each value.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -171,7 +181,7 @@ def parse_server_names(written: str | None) -> tuple[str, ...] | None:
     if names == (NO_SERVER,):
         return ()
     if NO_SERVER in names or "" in names:
-        raise BadInput(f"--servers {written!r}: separate names with commas, like time,wiki; or `{NO_SERVER}` alone")
+        raise BadInput(f"--servers {written!r}: separate names with commas, like time,wiki; or give only `{NO_SERVER}`")
     return names
 
 
@@ -210,7 +220,7 @@ def _print_skipped(items: Sequence[SkippedItem], most: int = MAX_SKIPPED_LINES) 
     for item in items[:most]:
         print_message(f"Skipped {item.name}: {item.reason}")
     if len(items) > most:
-        print_message(f"Skipped {len(items) - most} more; --verbose names them, and so does the report.")
+        print_message(f"Skipped {len(items) - most} more: the report names all of them, and so does --verbose.")
 
 
 async def _submit(
@@ -243,8 +253,8 @@ async def _known_documents(client: Client, session: str) -> tuple[SourceDocument
 
 WHEN_SPENT = {
     BudgetMode.HARD: "an agent that has spent its share delivers what it has",
-    BudgetMode.SOFT: "when it is spent, agents deliver what they have",
-    BudgetMode.APPROVAL: "you are asked when it is spent",
+    BudgetMode.SOFT: "when the budget is spent, agents deliver what they have",
+    BudgetMode.APPROVAL: "you are asked when the budget is spent",
 }
 
 
@@ -296,7 +306,11 @@ def print_task_config(settings: Settings, row: TaskRow) -> None:
 def _print_servers(row: TaskRow, *, inherited: bool) -> None:
     """Print the tool servers that a task names, with the source of the choice."""
     if (named := row.request.servers) is not None:
-        whence = f"No --servers: using those of the newest task in session {row.request.session}. " if inherited else ""
+        whence = (
+            f"No --servers: using the tool servers of the newest task in session {row.request.session}. "
+            if inherited
+            else ""
+        )
         print_message(f"{whence}Tool servers: {', '.join(named) or NO_SERVER}.")
 
 
@@ -304,8 +318,8 @@ def _warn_about_skill_folders(documents: Sequence[SourceDocument]) -> None:
     """Warn about documents named like other tools' procedure files: a person who relies on those should know."""
     if count := sum(is_procedure_file_name(one.name) for one in documents):
         print_message(
-            f"{format_count(count, 'document')} in folders named skills: agents read them as documents. To have agents "
-            "follow them, use --skills or --procedures."
+            f"{format_count(count, 'document')} in folders named skills: agents read them like other documents. To "
+            "have agents follow them, use --skills or --procedures."
         )
 
 
@@ -326,7 +340,7 @@ def _agent_budget(config: TaskConfig, chosen: ResolvedConfig) -> str:
 
 def _window(agent: AgentConfig, chosen: ResolvedConfig) -> str:
     """Describe the window; one that was requested but is unavailable is named with its size."""
-    cut = f" of {chosen.window:,}" if chosen.window is not None and agent.window < chosen.window else ""
+    cut = f" of the requested {chosen.window:,}" if chosen.window is not None and agent.window < chosen.window else ""
     full = f"full at {agent.trigger:,}{_by(chosen, 'trigger_percent')}"
     return f"window {agent.window:,} tokens{cut}{_by(chosen, 'window')}, {full}"
 
@@ -348,7 +362,7 @@ def _thinking(agent: AgentConfig) -> str:
 
 
 def _compaction(agent: AgentConfig) -> str:
-    messages = f"also at {agent.max_view_messages} messages; " if agent.max_view_messages else ""
+    messages = f"at {agent.max_view_messages} messages at the latest; " if agent.max_view_messages else ""
     history = f"; an agent stops at {agent.max_messages:,} messages" if agent.max_messages else ""
     return f"{messages}{_kept(agent)}{history}"
 
@@ -357,21 +371,25 @@ def _kept(agent: AgentConfig) -> str:
     """Describe what a compaction leaves of the messages."""
     match agent.strategy:
         case "window":
-            return f"the first {agent.primers} and the last {agent.recents} stay"
+            return f"the first {agent.primers} and the last {agent.recents} messages stay"
         case "snapshot":
-            return "the newer part stays, with a snapshot of the older one"
+            return "the newer messages stay, with a snapshot of the older ones"
         case "replace":
-            stays = f"the last {agent.keep_last} stay" if agent.keep_last else "one summary replaces everything"
-            return f"{stays}, and the newest results are restored"
+            stays = (
+                f"the last {agent.keep_last} messages stay" if agent.keep_last else "one summary replaces all messages"
+            )
+            return f"{stays}, and the files read last are restored"
         case "ends":
-            return f"the first and the last {LAST if agent.keep_last is None else agent.keep_last} stay"
+            return f"the first message and the last {LAST if agent.keep_last is None else agent.keep_last} stay"
 
 
 def format_unattended_policy(decided: UnattendedPolicy) -> str:
     """Format what was decided in advance about requests that no one answers."""
     parts: list[str] = []
     if decided.top_up is not None:
-        parts.append(f"{format_amount(decided.top_up.amount)} more, up to {format_count(decided.top_up.times, 'time')}")
+        parts.append(
+            f"grants of {format_amount(decided.top_up.amount)}, up to {format_count(decided.top_up.times, 'time')}"
+        )
     end = (
         "the agent then delivers what it has"
         if decided.at_deadline == "partial"

@@ -122,7 +122,7 @@ def list_tasks(
         typer.Option(metavar="DATE", help="Only tasks submitted after this: a date (2026-11-01) or an age (12h)."),
     ] = None,
     text: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only tasks with this text in their question, as listed.")
+        str, typer.Option(metavar="TEXT", help="Only tasks whose title in the list contains this text.")
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
@@ -214,7 +214,8 @@ async def _sessions() -> tuple[SessionSummary, ...]:
 def set_session_budget(
     name: Annotated[str, typer.Argument(metavar="SESSION", help="Name of the session.")],
     budget: Annotated[
-        str, typer.Option(metavar="AMOUNT", help=f"For all its tasks: 2M (tokens), '$50', '2M+$50' or {UNLIMITED}.")
+        str,
+        typer.Option(metavar="AMOUNT", help=f"Budget of the session: 2M (tokens), '$50', '2M+$50' or {UNLIMITED}."),
     ],
     as_json: JsonOption = False,
 ) -> None:
@@ -239,7 +240,7 @@ def spending(
     until: Annotated[str | None, typer.Option(metavar="DATE", help="Last day; default: today.")] = None,
     session: Annotated[str | None, typer.Option(metavar="NAME", help="Only tasks of this session.")] = None,
     by: Annotated[
-        SpendingGrouping, typer.Option(metavar="GROUP", help="One line for each task, session, agent or model.")
+        SpendingGrouping, typer.Option(metavar="GROUP", help="What each line sums up: a task, session, agent or model.")
     ] = "model",
     as_json: JsonOption = False,
 ) -> None:

@@ -35,7 +35,9 @@ app = typer.Typer()
 def tools(
     file: Annotated[
         Path,
-        typer.Option("--servers", metavar="FILE", help="Config file of the tool servers, as other MCP clients use it."),
+        typer.Option(
+            "--servers", metavar="FILE", help="Config file of the tool servers, in the format of other MCP clients."
+        ),
     ],
     as_json: JsonOption = False,
 ) -> None:
@@ -148,7 +150,7 @@ async def list_agent_tools(
     """
     steps = [step for step in (await client.get_task(task_id)).steps if agent in {None, step.id}]
     if agent is not None and not steps:
-        raise BadInput(f"{task_id} has no agent {agent!r}: `waystation show {task_id}` names them")
+        raise BadInput(f"{task_id} has no agent {agent!r}: `waystation show {task_id}` names its agents")
     async with _desk(settings) as desk:
         row = await desk.store.get_task(task_id, build_reader_scope(settings.tenant))
         fields = row.ref.model_dump()
@@ -207,7 +209,9 @@ async def _desk(settings: Settings) -> AsyncGenerator[AgentDeps]:
 
 def format_agent_tools(agents: Sequence[AgentTools]) -> str:
     """Format a block for each agent."""
-    return "\n\n".join("\n".join(_lines(agent)) for agent in agents) or "nothing yet: the task has no agents"
+    return (
+        "\n\n".join("\n".join(_lines(agent)) for agent in agents) or "no tools yet, because the task has no agents yet"
+    )
 
 
 def _lines(agent: AgentTools) -> Iterator[str]:

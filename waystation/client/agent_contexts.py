@@ -197,8 +197,8 @@ async def rewind_finished_task(
     ref = row.ref
     if edit.action != "rewind" or edit.message is None:
         raise BadInput(
-            f"{ref.task_id} has ended: {edit.action} works only while agents run. Use `waystation rewind` for a "
-            "task that has ended"
+            f"{ref.task_id} has ended: {edit.action} works only while agents run. In a task that has ended, only "
+            "`waystation rewind` works"
         )
     asked = TaskRewind(
         ref=ref,
@@ -231,7 +231,7 @@ async def _gone_on(store: SqlStore, ended: TaskRow) -> None:
 async def _check(store: SqlStore, row: TaskRow, rewind: TaskRewind) -> None:
     """Validate a rewind as the worker will, without any effect."""
     if row.progress is None or row.progress.state is None:
-        raise BadInput(f"{row.ref.task_id} ended under a release that kept no state: submit it again")
+        raise BadInput(f"{row.ref.task_id} is from a version that stored no state to rewind: submit its question again")
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
     build_reopened_state(ended, rewind, row.config.agent_budget)
     build_transcript_rewind(
@@ -242,7 +242,7 @@ async def _check(store: SqlStore, row: TaskRow, rewind: TaskRewind) -> None:
     )
 
 
-MEMORY_CLOSED_REASON = "this process has no memory open"
+MEMORY_CLOSED_REASON = "memory is not open in this process"
 
 
 class UnavailableMemory:
@@ -285,7 +285,10 @@ class MemorySearchRequest(EagerValue):
     )
     session: str | None = Field(default=None, min_length=1, max_length=200, description="Only this session.")
     task: str | None = Field(
-        default=None, min_length=1, max_length=200, description="Only this task, by its id or first characters."
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Only this task: its id, or the first characters of the id.",
     )
     agent: str | None = Field(
         default=None, min_length=1, max_length=200, description="Only this agent, like research-1."
@@ -306,7 +309,9 @@ class MemorySearchRequest(EagerValue):
         if not self.query.strip():
             raise BadInput("the query is empty: give a few words")
         if self.since is not None and self.until is not None and self.since >= self.until:
-            raise BadInput(f"nothing can be found: since ({self.since}) is not before until ({self.until})")
+            raise BadInput(
+                f"nothing can be found: the time `since` ({self.since}) must be before the time `until` ({self.until})"
+            )
         return MemoryQuery(
             tenant=tenant_hash(tenant),
             session=None if self.session is None else session_hash(tenant, self.session),
@@ -392,7 +397,7 @@ class RecallResultJson(Value):
         return cls(found=found, remark=build_recall_remark(found))
 
 
-NOTHING_FITS = "none of these matches contains a word of the query: perhaps nothing in memory fits"
+NOTHING_FITS = "no passage found contains a word of the query: perhaps memory has nothing that fits"
 
 
 def build_recall_remark(found: Sequence[MemoryMatchJson]) -> str:

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from waystation.runtime.temporal.task_client import TaskRun, TemporalTaskClient
 
 NOT_ADMITTED_REMARK = (
-    "the server does not know this task: no session has accepted it yet. It is safe to submit it again, or to cancel it"
+    "the server does not know this task: no session has accepted it yet. It is safe to submit the task again, or to "
+    "cancel it"
 )
 """Remark on a submitted task that so far exists in the store only."""
 
@@ -160,8 +161,11 @@ def describe_unresponsive_task(run: "TaskRun | None") -> tuple[TaskPhase, str]:
     if run is None:
         return TaskPhase.SUBMITTED, NOT_ADMITTED_REMARK
     if run.final_phase is not None:
-        return run.final_phase, "it was ended in Temporal, without a report"
-    return TaskPhase.WORKING, "no worker answers. The task continues when one runs; its numbers are unknown until then"
+        return run.final_phase, "the task was ended in Temporal, without a report"
+    return (
+        TaskPhase.WORKING,
+        "no worker answers. The task continues when a worker runs; until then, its cost and progress are unknown",
+    )
 
 
 MIN_SAMPLE_TASKS, MAX_SAMPLE_TASKS = 5, 50
@@ -216,11 +220,11 @@ async def load_planned_task(store: SqlStore, row: TaskRow, view: TaskView) -> Pl
 UNSEEN_RESULT = AnswerResult(
     outcome="unseen",
     reason=(
-        "no worker has answered yet. A worker reads the message when it runs; `waystation show` then shows the result"
+        "no worker has answered yet. When a worker runs, it reads the message, and `waystation show` shows the result"
     ),
 )
 RESULT_NOT_KEPT = AnswerResult(
-    outcome="refused", reason="the task no longer has the reason. `waystation show` shows its state"
+    outcome="refused", reason="the reason is no longer stored. `waystation show` shows the task's state"
 )
 """Of one of so many answers that a task does not keep all."""
 

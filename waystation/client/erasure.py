@@ -52,15 +52,15 @@ UNREACHED_LOCATIONS = (
     UnreachedLocation(location="copies of reports", description="exported, sent and printed copies of reports"),
     UnreachedLocation(
         location="other machines",
-        description="files of reports and plans in home folders of other machines, until you erase there, too",
+        description="files of reports and plans in home folders of other machines, until you run the command there",
     ),
     UnreachedLocation(
         location="encrypted reasoning", description="reasoning that the provider of a model has encrypted"
     ),
     UnreachedLocation(
         location="recipients",
-        description="what providers of models, embeddings and web search, tool servers, web sites, notifications, "
-        "webhooks and traces received",
+        description="data that was sent to providers of models, embeddings and web search, to tool servers and web "
+        "sites, and in notifications, webhooks and traces",
     ),
     UnreachedLocation(location="names of keys", description="names in the lists of API keys and of links to reports"),
     UnreachedLocation(
@@ -133,8 +133,7 @@ async def require_tasks_finished(client: Client, settings: Settings, found: Pers
         remembered = [one for one in task_ids if await is_workflow_running(temporal, make_indexing_workflow_id(one))]
     if remembered:
         raise BadInput(
-            f"the documents of {', '.join(remembered[:5])} are still being written to memory: try again when "
-            "that is done"
+            f"the documents of {', '.join(remembered[:5])} are still being written to memory: try again later"
         )
 
 
@@ -259,7 +258,7 @@ async def select_task_ids(client: Client, settings: Settings, selection: TaskSel
         )
     over = tuple(row.ref.task_id for row in rows if row.ref.task_id not in running)
     if not over:
-        raise BadInput("all tasks before that date are still running: `waystation list` shows them")
+        raise BadInput("all matching tasks are still running: `waystation list` shows them")
     return over
 
 
@@ -307,12 +306,14 @@ def describe_remaining_data(settings: Settings, *, everything: bool) -> tuple[st
     said = {
         "Transcripts, documents, reports and workflow histories remain. --everything deletes them too.": not everything,
         "The Temporal server deletes histories a moment later.": everything,
-        "PostgreSQL's files contain it until the next vacuum.": settings.database_url.startswith("postgresql"),
+        "PostgreSQL's files contain the forgotten data until the next vacuum.": settings.database_url.startswith(
+            "postgresql"
+        ),
         (
-            "The Qdrant server no longer finds it; its files contain it until the optimiser rewrites them "
-            "(docs/how-to/forget-tasks.md)."
+            "The Qdrant server no longer finds the forgotten data, but its files contain the data until its optimiser "
+            "rewrites them (docs/how-to/forget-tasks.md)."
         ): (settings.qdrant_url is not None),
-        "Backups of the database, memory and Temporal still contain it.": True,
+        "Backups of the database, memory and Temporal still contain the forgotten data.": True,
     }
     return tuple(sentence for sentence, holds in said.items() if holds)
 

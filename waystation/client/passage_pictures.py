@@ -71,7 +71,7 @@ def render_cited_passage(passage: CitedPassage, path: Path) -> PassageImage:
         BadInput: this is another file than the one that was submitted, or its page cannot be drawn.
     """
     if compute_file_hash(path) != passage.source_hash:
-        raise BadInput("this is not the file that was submitted, or it has changed since: choose that file")
+        raise BadInput("this is not the submitted file, or the file has changed since then: choose the submitted file")
     try:
         with PassageImageRenderer() as renderer:
             return renderer.render(path, passage.request)
@@ -106,7 +106,7 @@ async def build_passage_pictures(
         for number, passage in passages.items():
             reason = _find_obstacle(passage, files, unchanged[passage.source_hash])
             if not reason and (len(pictures) >= MAX_PICTURES or size >= MAX_PICTURE_BYTES):
-                reason = f"a report has at most {MAX_PICTURES} pictures of {MAX_PICTURE_BYTES // 1_000_000} MB together"
+                reason = f"a report can have {MAX_PICTURES} pictures, of {MAX_PICTURE_BYTES // 1_000_000} MB in total"
             if not reason:
                 try:
                     pictures[number] = picture = renderer.render(files[passage.source_hash], passage.request)
@@ -121,7 +121,7 @@ async def build_passage_pictures(
 def _find_obstacle(passage: CitedPassage, files: Mapping[str, Path], unchanged: Sequence[bool]) -> str:
     """Return why there is no picture of a passage; empty if there may be one."""
     if passage.source_hash not in files:
-        return "its file is not there, or has changed since it was submitted"
+        return "its file is not among the given ones, or has changed since it was submitted"
     page = f"page {passage.request.page}"
     place = ""
     for line, is_unchanged in zip(passage.lines, unchanged, strict=True):

@@ -45,7 +45,7 @@ MAX_ANSWER_BYTES = 200_000_000
 once.
 """
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-_LIKE = "like https://waystation.example.org, or the one that `waystation serve` printed"
+_LIKE = "like https://waystation.example.org, or the link that `waystation serve` printed"
 _LAZY_TYPES: dict[str, Any] = {
     one.__name__: one for one in (DocumentLoadResult, DocumentUpdateAnswer, FilePreviews, ForkRequest)
 }
@@ -96,7 +96,7 @@ class RemoteMethod(Generic[_P, _R]):
             return kind.dump_python(kind.validate_python(value), mode="json")
         except ValidationError as error:
             faults = "; ".join(dict.fromkeys(fault.words for fault in extract_validation_faults(error)))
-            raise BadInput(f"{self.name}: {name} cannot be used: {faults}") from None
+            raise BadInput(f"{self.name}: argument {name} cannot be used: {faults}") from None
 
     def serialize_result(self, result: _R) -> bytes:
         """Serialise the result as it is sent to the caller."""
@@ -214,7 +214,8 @@ class RemoteClient(Client):
         """See `Client`: every row with a permission can be sent. Raises BadInput for another one."""
         if signal.permission is None:
             raise BadInput(
-                f"{signal.name} cannot be sent with `send`: use the client's method for it, which stores texts first"
+                f"{signal.name} cannot be sent with `send`: use the client's own method for this message, which stores "
+                "its text first"
             )
         given = {"task_id": task_id, "message": message.model_dump(mode="json", exclude_defaults=True)}
         content = await self.call_method(f"{MESSAGE_PATH}{signal.name}", signal.permission, given)

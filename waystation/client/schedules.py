@@ -60,7 +60,7 @@ class ScheduleClient:
             raise InvalidFieldError("monthly", f"{mismatch}: give both in the same unit")
         if find_month_overrun_reason(definition.monthly, Amount(), row.config.budget):
             raise InvalidFieldError(
-                "monthly", "the budget of a month is lower than what each run may spend: no run would ever start"
+                "monthly", "the budget of a month is lower than the budget of one run, so no run would ever start"
             )
         text = definition.model_dump_json()
         own = row.ref.replace(task_id=definition.schedule_id)
@@ -72,7 +72,7 @@ class ScheduleClient:
         if known.view.next_run is None:
             await self.remove(definition.name)
             raise InvalidFieldError(
-                "cron", f"the times {definition.timing.cron!r} never come. The schedule was not added"
+                "cron", f"no date ever matches {definition.timing.cron!r}. The schedule was not added"
             )
         return known
 

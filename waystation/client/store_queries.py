@@ -135,7 +135,7 @@ async def load_document_text(store: SqlStore, row: TaskRow, name: str) -> str:
         if document.name == name:
             return await store.get_text(document.blob, row.ref.scope)
     raise BadInput(
-        f"{row.ref.task_id} has no document {name!r} any more: it was replaced or removed after it was cited"
+        f"{row.ref.task_id} no longer has the document {name!r}, which was replaced or removed after it was cited"
     )
 
 

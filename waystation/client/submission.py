@@ -232,7 +232,7 @@ async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, fork:
     if row.progress is None or not row.progress.phase.over:
         raise BadInput(f"{row.ref.task_id} has not ended: `waystation watch` follows it, `waystation cancel` stops it")
     if row.progress.state is None:
-        raise BadInput(f"{row.ref.task_id} no longer has a state to continue from: submit it again")
+        raise BadInput(f"{row.ref.task_id} has no stored state to continue from: submit its question again")
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
     new = await prepare_task_row(settings, store, request)
     state = build_fork_state(ended, ForkOrigin(task_id=row.ref.task_id, step=fork.step), new.ref, new.config)
@@ -327,7 +327,7 @@ def require_running(row: TaskRow, phase: TaskPhase) -> None:
         raise BadInput(
             f"{task_id} has ended ({phase}), so no agent would read the documents again. Submit them as a new "
             f"task with `waystation submit --session {row.request.session} --docs …`, or rewind an agent with "
-            f"`waystation rewind {task_id} …` and then send them again"
+            f"`waystation rewind {task_id} …` and then send the documents again"
         )
 
 
@@ -350,7 +350,7 @@ async def compare_documents(
     known = await store.list_documents(task.task_id, task)
     sources = {one.source: one for one in known if one.source}
     if any(one.source not in sources for one in loaded.unread):
-        raise BadInput("the task's documents have changed in the meantime: submit them again")
+        raise BadInput("the task's documents have changed in the meantime: send your documents again")
     found, texts = _found(loaded, sources)
     names = resolve_document_names((one.name for one in found), (one.name for one in known))
     documents = tuple(one.replace(name=names[one.name]) for one in found)

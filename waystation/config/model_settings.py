@@ -87,13 +87,13 @@ class ModelSettings(SettingSection):
     endpoints: WrittenEndpoints = Field(
         default={},
         description="Endpoints by name. In the config file: [endpoints.NAME] with a kind. `waystation doctor --model "
-        "NAME --save` adds the capabilities of models, by the address of their endpoint "
+        "NAME --save` adds tables with the capabilities of models, named after the address of the endpoint "
         "(docs/how-to/use-another-endpoint.md).",
     )
     roles: Annotated[dict[Role, RoleSettings], NoDecode, WrittenTable] = Field(
         default={},
-        description="Model, endpoint, effort and thinking of single roles, which override those for all roles. In the "
-        "config file: [roles.writing] with model, endpoint, effort, thinking. In the environment: "
+        description="Model, endpoint, effort and thinking of single roles. They override the settings for all roles. "
+        "In the config file: [roles.writing] with model, endpoint, effort, thinking. In the environment: "
         "WAYSTATION_ROLES__WRITING__MODEL.",
     )
     condense_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that writes summaries.")
@@ -108,9 +108,8 @@ class ModelSettings(SettingSection):
 
     effort: WrittenEffort | None = Field(
         default=None,
-        description="Effort of agents: low, medium, high, xhigh, max, or default (the provider's default). If it "
-        "is not set: medium for research, and high for all other roles, planning and reviews, as far as the model "
-        "supports it.",
+        description="Effort of agents: low, medium, high, xhigh, max, or default (the provider's default). Without "
+        "this setting: medium for research, and high for other roles, planning and reviews, if the model supports it.",
     )
 
     thinking: WrittenThinking = Field(
@@ -121,33 +120,34 @@ class ModelSettings(SettingSection):
 
     resume_at_reset: bool = Field(
         default=False,
-        description="Whether a task that waits because the provider's account is exhausted continues without a person "
-        "when the provider resets the account. Default: the task waits for a person.",
+        description="Whether tasks that wait because the provider's account is exhausted continue by themselves when "
+        "the provider resets the account. Default: they wait for a person.",
     )
     model_limits: Annotated[dict[str, ModelLimits], NoDecode, WrittenTable] = Field(
         default={},
-        description="Limits per minute of models, by full name: requests, input_tokens, output_tokens. All workers of "
-        "the store share them. Lower limits that a provider reports take precedence. Default: only the limits that "
-        "providers report, or that their refusals show. In the config file: [model_limits.NAME].",
+        description="Limits per minute for each model: requests, input_tokens, output_tokens. All workers of the store "
+        "share these limits. Lower limits that a provider reports take precedence. Default: only the limits that "
+        "providers report, or that their refusals show. In the config file: [model_limits.NAME], with the full name of "
+        "the model.",
     )
 
     model_patience: float = Field(
         default=180,
         ge=1,
         le=MAX_TIMEOUT_SECONDS,
-        description="Maximum seconds until the first byte of a model's reply; then the call is retried.",
+        description="Maximum seconds until the first byte of a model's reply. After that, the call is retried.",
     )
     model_patience_thinking: float = Field(
         default=600,
         ge=1,
         le=MAX_TIMEOUT_SECONDS,
-        description="Maximum seconds until the first byte of a reply with thinking; then the call is retried.",
+        description="Maximum seconds until the first byte of a reply with thinking. After that, the call is retried.",
     )
     model_stream_patience: float = Field(
         default=90,
         ge=1,
         le=MAX_TIMEOUT_SECONDS,
-        description="Maximum seconds between two parts of a reply, pings included; then the reply is abandoned.",
+        description="Maximum seconds between two parts of a reply, pings included. After that, the reply is abandoned.",
     )
 
     @field_validator("endpoints")

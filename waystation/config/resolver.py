@@ -364,7 +364,7 @@ def describe_budget_in_tokens(config: TaskConfig, today: date) -> str:
     rates = find_worst_rates(agent.model, 0, today, agent.prices)
     if micro_usd is None:
         others = agent.condense_model != agent.model or bool(config.by_role)
-        return "Tokens of all models count equally against the budget, whatever their price." if others else ""
+        return "Tokens of all models count equally against the budget, even if their prices differ." if others else ""
     if rates is None or not rates.input or not rates.output:
         return ""
     read, written = int(micro_usd / rates.input), int(micro_usd / rates.output)
@@ -509,7 +509,7 @@ def _unknown_servers(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """Report unknown tool servers. If this machine has a file of tool servers, they are rejected instead."""
     if settings.tool_servers is None and (named := [name for name in request.servers or () if name != DEFAULT_SERVERS]):
         yield (
-            "This machine has no list of tool servers. If the workers have none with the name "
+            "This machine has no config file of tool servers. If the workers have no tool server named "
             f"{' or '.join(named)} either, the task runs without it."
         )
 
@@ -598,8 +598,8 @@ def _about_agent(agent: AgentConfig, config: TaskConfig) -> Iterator[str]:
         )
     if agent.window < NARROW_WINDOW:
         yield (
-            f"A window of {agent.window:,} tokens is small: below {NARROW_WINDOW:,}, prompts, tools and recalled "
-            "passages leave little room for documents, and compactions may use up the budget. Raise --window."
+            f"A window of {agent.window:,} tokens is small: if it is below {NARROW_WINDOW:,}, prompts, tools and "
+            "recalled passages leave little room for documents. Compactions may use up the budget. Raise --window."
         )
     yield from _about_compaction(agent)
 

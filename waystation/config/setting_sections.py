@@ -38,7 +38,7 @@ class AccessSettings(SettingSection):
     """Who may use `waystation serve`. Read together with all others: see `waystation.config.settings.Settings`."""
 
     pages: bool = Field(
-        default=True, description="Whether `dev` and `up` also serve the web pages, only for this machine."
+        default=True, description="Whether `dev` and `up` also serve the web pages, to this machine only."
     )
     oidc_issuer: str | None = Field(
         default=None,
@@ -64,7 +64,7 @@ class AccessSettings(SettingSection):
     approvers: WrittenNames = Field(
         default=(),
         description="Names of the only people who may answer requests. `waystation serve` verifies the names by API "
-        "keys or OpenID tokens. Set it for workers; it needs WAYSTATION_KEY.",
+        "keys or OpenID tokens. Set this for workers; it needs WAYSTATION_KEY.",
     )
 
     @field_validator("approvers")
@@ -74,7 +74,7 @@ class AccessSettings(SettingSection):
         said: bool | None = info.data.get("encrypt_payloads")
         if given and not (info.data.get("key") is not None if said is None else said):
             raise ValueError(
-                "it needs WAYSTATION_KEY: without it, anyone who can reach Temporal can answer under any name"
+                "it needs WAYSTATION_KEY: without a key, anyone who can reach Temporal can answer under any name"
             )
         return given
 
@@ -113,8 +113,8 @@ class AgentSettings(SettingSection):
         default=None,
         ge=0,
         le=100,
-        description="Percentage of a task's budget. A revision whose new steps may spend more waits until a person "
-        "approves it. Default: no revision waits.",
+        description="Percentage of a task's budget that the new steps of a revised plan may spend without approval. A "
+        "revision that may spend more waits until a person approves it. Default: no revision waits.",
     )
     reviews: int = Field(
         default=1,
@@ -126,9 +126,9 @@ class AgentSettings(SettingSection):
     tool_tokens: int | None = Field(
         default=None,
         ge=0,
-        description="Maximum tokens of definitions of added tools (tool servers, plug-ins) for each agent. Above it, "
-        "tools with the lowest priority are hidden. Waystation's own tools are never hidden for their size. Default: a "
-        "tenth of the window.",
+        description="Maximum tokens that the definitions of added tools (from tool servers and plug-ins) take in each "
+        "agent's requests. Above this maximum, tools with the lowest priority are hidden. Waystation's own tools are "
+        "never hidden for their size. Default: a tenth of the window.",
     )
     tools_denied: WrittenNames = Field(
         default=(),
@@ -137,7 +137,7 @@ class AgentSettings(SettingSection):
     )
     environment: Literal["development", "production"] = Field(
         default="development",
-        description="development or production. In production, the values of tool parameters are limited.",
+        description="development or production. In production, limits apply to the values of tool parameters.",
     )
     parameters: Annotated[dict[str, dict[str, ParameterLimit]], NoDecode, WrittenTable] = Field(
         default={},
@@ -213,19 +213,19 @@ class ContextSettings(SettingSection):
         default=None,
         ge=0,
         le=1_000,
-        description="Maximum number of the last messages that a compaction keeps, with strategy replace (default: 0) "
+        description="Maximum number of latest messages that a compaction keeps, with strategy replace (default: 0) "
         "or ends (default: 3, or the value in the model's profile).",
     )
     auto_compact: bool = Field(
         default=True,
-        description="Whether to write a summary when a context is full. If off, old results are masked, and then the "
-        "oldest half is hidden.",
+        description="Whether to write a summary when a context is full. If off, old tool results are masked, and then "
+        "the oldest half of the messages is hidden.",
     )
     profiles: Annotated[dict[str, CompactionProfile], NoDecode, WrittenTable] = Field(
         default={},
-        description="Compaction profiles by a part of the model's name: threshold (percent, 5 to 100, -1 for the "
-        "default), keep (last messages with strategy ends) and condense_model (a name, or itself). In the config file: "
-        "[profiles.sonnet].",
+        description="Compaction profiles, each for the models whose names contain the profile's name: threshold "
+        "(percent, 5 to 100, -1 for the default), keep (number of last messages that strategy ends keeps) and "
+        "condense_model (a model, or itself). In the config file: [profiles.sonnet].",
     )
     compaction_before: WrittenHook = Field(
         default=None,
@@ -236,7 +236,7 @@ class ContextSettings(SettingSection):
     compaction_after: WrittenHook = Field(
         default=None,
         repr=False,
-        description="Hook that workers call after each compaction, with any result "
+        description="Hook that workers call after each compaction, whatever its result "
         "(docs/how-to/add-compaction-hooks.md).",
     )
     compaction_hook_blocks: bool = Field(
@@ -254,15 +254,14 @@ class EmbedderSettings(SettingSection):
     remembered_characters: int = Field(
         default=2_000_000,
         ge=0,
-        description="Maximum characters of a task's documents that are stored in memory when it is done, for later "
-        "tasks of its session; 0 for none.",
+        description="Maximum characters of a task's documents that are stored in memory when the task is done, for "
+        "later tasks of the session; 0 for none.",
     )
     embedder: Literal["static", "none", "e5", "fastembed", "voyage", "openai"] = Field(
         default="static",
         description="Embedder of passages: static (part of the package), none (search by words only), e5, fastembed, "
-        "voyage, or openai, whose API many servers offer (docs/how-to/choose-an-embedder.md). After a change, "
-        "run `waystation memory "
-        "reindex`.",
+        "voyage or openai (an API that many servers offer). See docs/how-to/choose-an-embedder.md. After a change, run "
+        "`waystation memory reindex`.",
     )
     embedder_model: str | None = Field(
         default=None,
@@ -301,7 +300,7 @@ class MemorySettings(SettingSection):
     qdrant_url: str | None = Field(
         default=None,
         validation_alias=build_shared_alias("QDRANT_URL"),
-        description="Address of a Qdrant server or cluster. Default: embedded memory, and one process for all workers.",
+        description="Address of a Qdrant server or cluster. Default: embedded memory, with all workers in one process.",
     )
     qdrant_api_key: SecretStr | None = Field(
         default=None,
@@ -317,8 +316,8 @@ class MemorySettings(SettingSection):
     qdrant_quantisation: Literal["none", "scalar", "product", "binary"] = Field(
         default="none",
         description="Quantisation of vectors on the Qdrant server: none, scalar (a quarter of the size), product (a "
-        "16th) or binary (a 32nd). Like qdrant_shards, qdrant_replicas and qdrant_on_disk, it applies only when the "
-        "collection is created.",
+        "16th) or binary (a 32nd). Like qdrant_shards, qdrant_replicas and qdrant_on_disk, this setting applies only "
+        "when the collection is created.",
     )
     qdrant_shards: int | None = Field(
         default=None, ge=1, le=10_000, description="Number of shards of the Qdrant collection."
@@ -397,8 +396,8 @@ class PrivacySettings(SettingSection):
         default=("en",),
         min_length=1,
         description="Languages in which names are detected, separated by commas: en, or de=NAME with the name of a "
-        "spaCy model. Install the models of languages other than English. The first language is used for texts whose "
-        "language is unclear.",
+        "spaCy model. Install the models of languages other than English yourself. Texts whose language is unclear "
+        "count as texts in the first language.",
     )
     national_ids: WrittenNames = Field(
         default=("us", "uk", "de", "es", "it", "pl"),
@@ -413,16 +412,16 @@ class PrivacySettings(SettingSection):
     redaction_seconds: float = Field(
         default=60,
         gt=0,
-        description="Time limit in seconds for the redaction of one text, plus a second for every 2,000 characters. A "
-        "text that exceeds it twice is put aside.",
+        description="Time limit in seconds for redacting one text. A second is added for every 2,000 characters. "
+        "A text that exceeds the limit twice is reported and not tried again.",
     )
     redaction_processes: int = Field(
         default=1,
         ge=0,
         le=64,
-        description="Number of child processes of a worker that detect private values, about 300 MB each. They are "
-        "killed if a text takes too long. With 0, the worker process detects them, and a text that takes too long "
-        "blocks it.",
+        description="Number of child processes of a worker that detect private values, about 300 MB each. A process "
+        "is killed if a text takes too long. With 0, the worker itself detects private values, and a text that takes "
+        "too long blocks the worker.",
     )
     redaction_attempts: int = Field(
         default=6,
@@ -445,8 +444,8 @@ class AssistantSettings(SettingSection):
     mcp_client: str = Field(
         default="assistant",
         pattern="^[a-z0-9][a-z0-9-]{0,59}$",
-        description="Name of the assistant at /mcp of `waystation serve`, and of `waystation mcp` without --client. "
-        "Its tasks have session mcp-NAME, and count against its budget.",
+        description="Name of the assistant that uses /mcp of `waystation serve`, or `waystation mcp` without --client. "
+        "All its tasks share session mcp-NAME and one budget.",
     )
     mcp_budget: WrittenCap = Field(
         default=None,
@@ -461,11 +460,11 @@ class AssistantSettings(SettingSection):
     mcp_answers: Literal["person", "client", "nobody"] = Field(
         default="person",
         description="Who answers the requests of an assistant's tasks: `person` (its client shows a form), `client` "
-        "(the assistant itself) or `nobody` (they are answered only by commands and on the pages).",
+        "(the assistant itself) or `nobody` (only commands and the web pages answer them).",
     )
     mcp_servers: WrittenNames = Field(
         default=(),
-        description="Tool servers of the workers that assistants' tasks may use besides the usual ones. Default: none.",
+        description="Tool servers that assistants' tasks may use in addition to the default ones. Default: none.",
     )
     mcp_skills: WrittenPaths = Field(
         default=(),

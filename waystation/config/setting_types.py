@@ -80,7 +80,7 @@ def _read_thinking(written: object) -> object:
         tokens = None
     if isinstance(tokens, int) and tokens >= MIN_THINKING_TOKENS:
         return tokens
-    raise ValueError(f"write adaptive, off, default, or {MIN_THINKING_TOKENS:,} tokens or more, like 4k")
+    raise ValueError(f"write adaptive, off, default, or a number of tokens from {MIN_THINKING_TOKENS:,}, like 4k")
 
 
 def _read_address(written: SecretStr | None) -> SecretStr | None:
@@ -234,8 +234,8 @@ ENVIRONMENT_PREFIX = "WAYSTATION_"
 NESTING_SEPARATOR = "__"
 """Separates the name of a table and of a value in it in a variable's name."""
 NOT_IN_A_FILE = {
-    "home": "it determines the path of the file",
-    "config": "it determines the path of the file",
+    "home": "it determines where the config file is",
+    "config": "it determines where the config file is",
     "store_url": "it may contain a password",
     "anthropic_api_key": "it is a secret",
     "qdrant_api_key": "it is a secret",
@@ -294,7 +294,7 @@ def write_table(path: Path, names: Sequence[str], row: Mapping[str, JsonValue]) 
         raise BadInput(f"the config file {path} cannot be written: {error.strerror}") from error
     except ValueError as error:
         raise BadInput(
-            f"cannot add {head} to the config file {path}: write {names[0]} as tables of this form there"
+            f"cannot add {head} to the config file {path}: write {names[0]} in that file as tables of this form"
         ) from error
 
 
@@ -360,7 +360,7 @@ def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
         raise ValueError(f"{bad[0]!r} is not the name of an endpoint: use lower-case letters, digits and hyphens")
     for name, other in EndpointRegistry(named=filter_named_endpoints(tables)).unknown_fallbacks:
         raise ValueError(
-            f"the fallback of {name}, {other!r}, is neither an endpoint with a table nor a model: write the name of an "
+            f"{other!r}, the fallback of {name}, is neither an endpoint with a table nor a model: write the name of an "
             f"endpoint, or a full name as ENDPOINT{ENDPOINT_SEPARATOR}MODEL"
         )
     return tables
@@ -425,7 +425,7 @@ def _export_faults(given: Mapping[str, str]) -> Iterator[str]:
         yield f"{named}: it must be none, gzip or deflate"
     for named, path in map(meant, ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")):
         if path and not os.access(path, os.R_OK):
-            yield f"{named}: its file does not exist or cannot be read"
+            yield f"{named}: the file does not exist or cannot be read"
 
 
 def _whole(written: str) -> int | None:

@@ -74,29 +74,29 @@ class EncryptionSettings(SettingSection):
     previous_keys: SecretStr | None = Field(
         default=None,
         description="Earlier keys in hex, separated by commas, the newest first. Data that they encrypted stays "
-        "readable, and the last of them determines the placeholders. After `waystation store reseal`, they no longer "
-        "decrypt rows of the store.",
+        "readable. The last key in the list determines the placeholders. After `waystation store reseal`, earlier keys "
+        "no longer decrypt rows of the store.",
     )
     placeholder_key: SecretStr | None = Field(
         default=None,
-        description="Earlier key in hex that determines the placeholders, and decrypts nothing. Default: the last key "
+        description="Earlier key in hex that determines the placeholders but decrypts nothing. Default: the last key "
         "in WAYSTATION_PREVIOUS_KEYS, otherwise WAYSTATION_KEY.",
     )
     encrypt_payloads: bool | None = Field(
         default=None,
-        description="Whether to encrypt payloads, failures and summaries in Temporal. Default: if WAYSTATION_KEY is "
-        "set. It must be the same for all workers and clients of a namespace (docs/how-to/encrypt-what-is-stored.md).",
+        description="Whether to encrypt payloads, failures and summaries in Temporal. Default: yes if WAYSTATION_KEY "
+        "is set. All workers and clients of a namespace need the same value (docs/how-to/encrypt-what-is-stored.md).",
     )
     encrypt_at_rest: bool | None = Field(
         default=None,
         description="Whether to encrypt texts in the store: questions, documents, transcripts, notes and reports. "
-        "Default: if WAYSTATION_KEY is set. If true is set here, a store with plain texts is refused. A change does "
-        "not affect existing texts.",
+        "Default: yes if WAYSTATION_KEY is set. If this is set to true, a store with plain texts is refused. A change "
+        "does not affect existing texts.",
     )
     codec_token: SecretStr | None = Field(
         default=None,
-        description="Token that `waystation codec-server` requires (Authorization: Bearer). Without it, the address "
-        "has a secret path.",
+        description="Token that `waystation codec-server` requires (Authorization: Bearer). Without a token, the "
+        "address has a secret path.",
     )
 
     @property
@@ -188,13 +188,13 @@ class Settings(
     )
     preset: Preset | None = Field(
         default=None,
-        description="Defaults for a kind of work: qa, debugging, long or web. They override the settings here.",
+        description="Defaults for a kind of work: qa, debugging, long or web. They override other settings.",
     )
     window: WrittenTokens = Field(
         default=None,
         ge=MIN_WINDOW_TOKENS,
         le=MAX_WINDOW_TOKENS,
-        description="Context window of each agent in tokens, like 50k. Default: that of the model, up to "
+        description="Context window of each agent in tokens, like 50k. Default: the window of the model, up to "
         "WAYSTATION_WINDOW_CAP.",
     )
     trigger_percent: int = Field(
@@ -204,13 +204,13 @@ class Settings(
         default=PRIMERS,
         ge=0,
         le=100,
-        description="Maximum number of the first messages that a compaction keeps with strategy window.",
+        description="Maximum number of initial messages that a compaction keeps with strategy window.",
     )
     recents: int = Field(
         default=RECENTS,
         ge=1,
         le=1_000,
-        description="Maximum number of the last messages that a compaction keeps with strategy window.",
+        description="Maximum number of latest messages that a compaction keeps with strategy window.",
     )
     prices: Path | None = Field(
         default=None, description="TOML file with your own prices of models (docs/how-to/see-what-tasks-cost.md)."
@@ -249,13 +249,13 @@ class Settings(
 
     queues: str = Field(
         default="",
-        description="Queues that a worker polls, separated by commas: workflows, agents, context. Default: all. Fewer "
-        "queues need QDRANT_URL.",
+        description="Queues that a worker polls, separated by commas: workflows, agents, context. Default: all. A "
+        "worker with fewer queues needs QDRANT_URL.",
     )
     versioning: bool = Field(
         default=False,
-        description="Whether workers take part in Temporal's worker versioning: tasks stay on the build that they "
-        "began with until they can change (docs/how-to/deploy-and-roll-back.md). `dev` and `up` never do.",
+        description="Whether workers take part in Temporal's worker versioning: tasks stay on the build on which "
+        "they began until they can move to a new one (docs/how-to/deploy-and-roll-back.md). `dev` and `up` never do.",
     )
     build_id: str | None = Field(
         default=None,
@@ -264,22 +264,27 @@ class Settings(
         "id. Default: the version of Waystation.",
     )
     agents_at_once: int = Field(
-        default=32, ge=1, description="Maximum number of legs and plans that a worker runs at the same time."
+        default=32,
+        ge=1,
+        description="Maximum number of agents, planners and reviewers that a worker runs at the same time.",
     )
     contexts_at_once: int = Field(
-        default=4, ge=1, description="Maximum number of compactions that a worker runs at the same time."
+        default=4,
+        ge=1,
+        description="Maximum number of compactions, admissions and similar activities that a worker runs at the same "
+        "time.",
     )
     tenant_weights: Annotated[dict[str, TenantWeight], NoDecode, WrittenTable] = Field(
         default={},
-        description="Weight of each tenant, by name, when several wait for workers; 1 for all others. With 2, "
-        "a tenant's tasks get twice as many turns as those of a tenant with 1. In the config file: [tenant_weights].",
+        description="Weight of each tenant, by name, when several tenants wait for workers. Default: 1. With weight 2, "
+        "a tenant gets twice the share of a tenant with weight 1. In the config file: [tenant_weights].",
     )
     stop_grace: float | None = Field(
         default=None,
         ge=0,
         le=MAX_TIMEOUT_SECONDS,
-        description="Seconds that a stopping worker waits for calls in progress, which are billed even if it gives "
-        "them up. Default: the longest time-out of a model. `dev` and `up` wait 20 seconds.",
+        description="Seconds that a stopping worker waits for model calls in progress. Providers charge even for calls "
+        "that the worker gives up. Default: the longest time-out of a model. `dev` and `up` wait 20 seconds.",
     )
     target_memory: float | None = Field(
         default=None, gt=0, le=1, description="Share of RAM in use above which a worker accepts no new work, like 0.8."

@@ -37,8 +37,8 @@ def validate_known_prices(budget: Limit, models: tuple[str, ...], prices: Sequen
     unpriced = sorted({model for model in models if find_price(model, today, prices) is None})
     if budget.micro_usd is not None and unpriced:
         raise BadInput(
-            f"a budget in dollars needs models with known prices, but {', '.join(unpriced)} has none: give --budget in "
-            "tokens, or add the price to a file and set WAYSTATION_PRICES to it"
+            f"a budget in dollars needs models with known prices, but the price of {', '.join(unpriced)} is unknown: "
+            "give --budget in tokens, or write the price into a file and set WAYSTATION_PRICES to its path"
         )
 
 
@@ -62,8 +62,8 @@ def validate_endpoint_prices(
         written = {price.model for price in filter_endpoint_prices(here[0][1], prices)}
         if missing := sorted(model for model, _ in here if strip_snapshot_date(model) not in written):
             raise BadInput(
-                f"a budget in dollars at {host} needs your prices there, but {', '.join(missing)} has only the "
-                "provider's price: give --budget in tokens, or add the price to a file and set WAYSTATION_PRICES to it"
+                f"a budget in dollars needs your own prices at {host}, but there is none for {', '.join(missing)}: "
+                "give --budget in tokens, or write the price into a file and set WAYSTATION_PRICES to its path"
             )
 
 
@@ -83,8 +83,8 @@ def validate_api_keys(missing: Sequence[tuple[str, str]]) -> None:
     for model, variable in sorted(missing):
         if variable:
             raise BadInput(
-                f"the endpoint of {model} needs a key: set {variable} here and for workers. If only workers have it, "
-                "set WAYSTATION_OFFLINE=false here"
+                f"the endpoint of {model} needs a key: set {variable} here and for workers. If only workers have the "
+                "key, set WAYSTATION_OFFLINE=false here"
             )
 
 
@@ -95,7 +95,9 @@ def validate_budget_units(budget: Limit, agent_budget: Limit) -> None:
         (budget.micro_usd, agent_budget.micro_usd, "dollars"),
     ):
         if agent is not None and task is None:
-            raise BadInput(f"--agent-budget in {unit} needs --budget in {unit}, too: give both, or leave it out")
+            raise BadInput(
+                f"--agent-budget in {unit} needs --budget in {unit}, too: give both, or leave --agent-budget out"
+            )
 
 
 def validate_ceiling(ceiling: Limit, budget: Limit) -> None:
@@ -113,7 +115,7 @@ def validate_ceiling(ceiling: Limit, budget: Limit) -> None:
         if most < given:
             raise BadInput(
                 f"--ceiling {format_limit(ceiling)} is below the budget of {format_limit(budget)}: give a higher "
-                "ceiling, or leave it out"
+                "ceiling, or leave --ceiling out"
             )
 
 
@@ -182,7 +184,7 @@ def validate_model_options(role: Role, works: ModelOptions, names: OptionSetting
         setting = names.effort if refused.setting == "effort" else names.thinking
         raise BadInput(
             f"{works.model}, the model of {role}, does not support {refused.requested}: set "
-            f"{_variables(setting, role)} to one of {allowed}, or choose another model in "
+            f"{_variables(setting, role)} to one of {allowed}; or choose another model in "
             f"{make_variable_name(f'roles.{role}.model')}"
         )
 
@@ -206,7 +208,7 @@ def validate_thinking_tokens(
     fitting = f"{min(most)} or less" if min(most) >= MIN_THINKING_TOKENS else "default"
     raise BadInput(
         f"thinking of {tokens:,} tokens is too much for {role}: the maximum is half of the longest reply of "
-        f"{works.model}, and a quarter of the budget of an agent, {format_limit(agent_budget)}. Set "
+        f"{works.model} or a quarter of an agent's budget of {format_limit(agent_budget)}, whichever is less. Set "
         f"{_variables(setting, role)} to {fitting}, or give a larger --agent-budget"
     )
 

@@ -222,5 +222,9 @@ class ContextEdit(Value):
         )
         claim = " (name not verified)" if self.by else ""
         note = f" [{sanitize_line(self.note, MAX_NOTE_CHARACTERS)}]" if self.note else ""
-        became = {"waiting": "waits until the agent's leg ends", "done": "done", "refused": "refused"}[self.state]
+        became = {
+            "waiting": "waits until the agent's current series of turns ends",
+            "done": "done",
+            "refused": "refused",
+        }[self.state]
         return f"{asked}{claim}{note}: {became}" + (f", {self.reason}" if self.reason else "")

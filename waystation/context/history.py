@@ -85,7 +85,7 @@ def build_restore_record(transcript: Transcript, compaction: str, record_id: str
     if not isinstance(record, MaskRecord) and (
         over := [r for r in covering if get_replacement(record).id in r.covered]
     ):
-        raise BadInput(f"compaction {over[0].id} covers the result of {record.id}: restore {over[0].id} first")
+        raise BadInput(f"compaction {over[0].id} covers what {record.id} produced: restore {over[0].id} first")
     return RestoreRecord(id=record_id, record_id=record.id)
 
 
@@ -110,7 +110,7 @@ def validate_message_id(message_id: str, now: Transcript) -> None:
     """Raise BadInput for a message that the conversation does not have, or no longer has."""
     if not any(message.id == message_id for message in now.messages):
         ends = f"{now.messages[0].id} to {now.messages[-1].id}" if now.messages else "none"
-        raise BadInput(f"there is no message {message_id!r} in this conversation; there are: {ends}")
+        raise BadInput(f"there is no message {message_id!r} in this conversation; its messages are: {ends}")
 
 
 def with_record(transcript: Transcript, record: Record) -> Transcript:

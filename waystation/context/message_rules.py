@@ -69,13 +69,13 @@ def _pairing_faults(messages: Sequence[Message], index: int, pending_allowed: bo
     asked = {call.id for call in before.tool_uses} if before else set[str]()
     given = [result.tool_use_id for result in message.tool_results]
     if not set(given) <= asked:
-        yield "a result whose call is not in the message before"
+        yield "a result without its call in the previous message"
     if len(set(given)) < len(given):
         yield "two results of one call"
     if any(not isinstance(block, ToolResult) for block in message.blocks[: len(given)]):
         yield "results do not come first"
     if not asked <= set(given) and not (pending_allowed and index == len(messages) - 1 and _only_results(message)):
-        yield "results of the message before are missing"
+        yield "calls of the previous message lack results"
     if message.tool_uses and index == len(messages) - 1 and not pending_allowed:
         yield "calls without results at the end"
 

@@ -279,12 +279,12 @@ def get_summary_skip_reason(transcript: Transcript) -> str | None:
     if len(failed) >= MAX_FAILED_SUMMARIES:
         return (
             f"No summary was requested, because the last {len(failed)} attempts failed. "
-            "`waystation compact` requests one."
+            "`waystation compact` requests a summary."
         )
     if failed and (missing := _missing_growth(transcript, failed[-1])) > 0:
         return (
-            "No summary was requested, because the last attempt failed. The conversation must first grow by "
-            f"{missing:,} tokens."
+            "No summary was requested, because the last attempt failed. The next attempt follows "
+            f"when the conversation has grown by {missing:,} tokens."
         )
     return None
 

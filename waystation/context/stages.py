@@ -47,7 +47,7 @@ def build_offload_preview(text: str, blob: str) -> str:
 
     `blob` is the full ID of the stored text: the pointer must work as written.
     """
-    return truncate_middle(text, f"All its {len(text):,} characters are stored; read_stored with id {blob} reads on")
+    return truncate_middle(text, f"All its {len(text):,} characters are stored: read_stored with id {blob} reads more")
 
 
 def truncate_middle(text: str, pointer: str) -> str:
@@ -56,7 +56,7 @@ def truncate_middle(text: str, pointer: str) -> str:
     Each has 2,000 characters, and at most a quarter of the text.
     """
     end = find_cut_position(text, min(END_CHARACTERS, len(text) // 4))
-    gap = f"[The middle of this result is not shown. {pointer}, the middle begins at character {end}.]"
+    gap = f"[The middle of this result is not shown. {pointer}; the middle begins at character {end}.]"
     return f"{text[:end]}\n{gap}\n{text[len(text) - end :]}"
 
 

@@ -409,4 +409,8 @@ def _status(
 
 def _over_cap(texts: Sequence[str], cap: int, what: str) -> str | None:
     size = sum(map(estimate_line_tokens, texts))
-    return f"{what} has {size:,} tokens; a fifth of the window is {cap:,}: raise the window" if size > cap else None
+    return (
+        f"{what} has {size:,} tokens; the maximum is {cap:,}, a fifth of the window: raise the window"
+        if size > cap
+        else None
+    )

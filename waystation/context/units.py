@@ -174,4 +174,4 @@ def _instead(now: Transcript, message_id: str) -> str:
     if not hiding:
         return ""
     commands = ", then ".join(f"`--compaction {name}`" for name in hiding)
-    return f" It is hidden: `waystation restore` with {commands} shows it again without a pin."
+    return f" {message_id} is hidden: `waystation restore` with {commands} shows it again without a pin."

@@ -155,7 +155,7 @@ def _describe_missing(result: SupportCheck, cited: Sequence[Citation], documents
     lines = (documents[one.document].list_lines(one.first_line, one.last_line) for one in cited)
     if any(sum(map(len, some)) + len(some) > MAX_SEARCHED_CHARACTERS for some in lines):
         places = f"the first {MAX_SEARCHED_CHARACTERS:,} characters of {places}"
-    return render_missing(result, places) or f"too few of its words are in {places}"
+    return render_missing(result, places) or f"too few of the sentence's words are in {places}"
 
 
 def _describe_places(cited: Sequence[Citation]) -> str:

@@ -301,7 +301,7 @@ def validate_document_count(count: int, what: str = "documents", *, had: int = 0
     if count > max(MAX_TASK_DOCUMENTS, had):
         raise BadInput(
             f"{count:,} {what} are too many: a task can have {MAX_TASK_DOCUMENTS:,} documents. Give a smaller "
-            "folder, split them over several tasks, or merge them into fewer files"
+            "folder, use several tasks, or merge documents into fewer files"
         )
 
 

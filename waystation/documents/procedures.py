@@ -161,7 +161,7 @@ def parse_procedure(source: ProcedureSource) -> Procedure | InvalidProcedure:
     described by its first heading.
     """
     if (parts := _parts(source.text)) is None:
-        return InvalidProcedure(document=source.name, reason="its front matter is not closed")
+        return InvalidProcedure(document=source.name, reason="its front matter has no closing ---")
     (fields, body), skill, document = parts, source.skill, source.name
     signs = [name for name, value in fields.items() if skill and value.startswith(_YAML_SIGNS)]
     fields = {name: _text_of(value) for name, value in fields.items()}
@@ -171,7 +171,7 @@ def parse_procedure(source: ProcedureSource) -> Procedure | InvalidProcedure:
     faults = {
         "it has no text": not body,
         f"the front matter of its {SKILL_FILE} lacks a name or a description": skill and not (name and described),
-        f"{' and '.join(signs)} in its {SKILL_FILE} must be plain text: put it in quotes": bool(signs),
+        f"{' and '.join(signs)} in its {SKILL_FILE} must be plain text: put each in quotes": bool(signs),
         f"its {SKILL_FILE} has an invalid name: use at most 64 letters, digits, hyphens, spaces and dots": skill
         and not _SKILL_NAME.fullmatch(name),
         "it has neither a description nor a heading": not described,
