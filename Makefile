@@ -67,7 +67,7 @@ pump: $(STAMP) ## Give every pattern texts that are made to slow it down, up to 
 wheel: $(STAMP) ## Build the distributions, install the wheel elsewhere, and run its demo to a report
 	$(BIN)/python -m pytest tests/packaging -m installed
 
-load: $(STAMP) ## Many tasks at once on servers, with workers that are killed: `make load TASKS=60 AT_ONCE=12`
+load: $(STAMP) ## Many tasks at once on servers, with workers that are killed: `make load TASKS=60 AT_ONCE=12`, and `SHORT=1` for short ones
 	TASKS=$(or $(TASKS),60) AT_ONCE=$(or $(AT_ONCE),12) $(BIN)/python -m benchmarks.load
 
 bench-budgets: $(STAMP) ## Measure what budgets, pauses and orchestration hold and cost; takes half an hour

@@ -3,7 +3,11 @@
 PostgreSQL, a Temporal server, a Qdrant server's protocol, and two worker processes for each queue; the model is the
 offline one behind HTTP, which answers at once, in this process. In the second round workers are killed again and again,
 the kinds in turn, each when the previous one is back; all database connections are cut once, and Qdrant refuses
-everything for a while.
+everything for a while. `make load SHORT=1` has tasks over one short document, and `ROUNDS=killed` leaves out the first
+round.
+
+A quiet tenant asks the same question again and again, one task at a time: first alone, then during each round. Its
+times show whether it has to wait for the others.
 """
 
 import asyncio
@@ -11,6 +15,7 @@ import os
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -44,7 +49,13 @@ from waystation.tasks.view import SubmittedTask
 
 TASKS, AT_ONCE = (int(os.environ.get(name, usual)) for name, usual in (("TASKS", "60"), ("AT_ONCE", "12")))
 QUEUES, OF_EACH = ("workflows", "agents", "context"), 2
+SHORT = os.environ.get("SHORT") == "1"
+ROUNDS = tuple(os.environ.get("ROUNDS", "undisturbed killed").split())
 SESSIONS = 5
+QUIET_ALONE = 3
+"""Tasks of the quiet tenant before the rounds."""
+QUIET_PAUSE = 15.0
+"""Seconds between two of its tasks."""
 KILL_EVERY = 10.0
 """Seconds from when a killed worker is back to the next kill, so that a slow machine keeps some workers."""
 REFUSED_REQUESTS = 40
@@ -53,15 +64,16 @@ DOCUMENTS = tuple(
     SourceDocument(
         name=f"sheet-{sheet}.md",
         text="\n\n".join(
-            f"Harbour Nordvik {sheet}-{line} has a depth of {line % 17 + 3} metres at low water." for line in range(120)
+            f"Harbour Nordvik {sheet}-{line} has a depth of {line % 17 + 3} metres at low water."
+            for line in range(12 if SHORT else 120)
         ),
     )
-    for sheet in range(4)
+    for sheet in range(1 if SHORT else 4)
 )
 QUESTION = "Which harbours does the survey name, and what does it say about their depth?"
 BUDGET, WINDOW = Limit(tokens=400_000), 10_000
 LOOK = 0.5
-THE_REST = "the model, and who hands in"
+THE_REST = "the model and the client"
 
 HEARTBEATS = re.compile(
     r'^temporal_request(?:_total)?{[^}]*operation="RecordActivityTaskHeartbeat"[^}]*} (\S+)$', re.MULTILINE
@@ -84,7 +96,7 @@ class WorkerFleet:
     """By queue, the largest process that was seen."""
 
     def start(self, queue: str, number: int) -> Callable[[], bool]:
-        """Begin it; whether it is ready is to be asked."""
+        """Start a process. Returns a function that says whether it is ready."""
         health, metrics = f"127.0.0.1:{find_free_port()}", f"127.0.0.1:{find_free_port()}"
         self.metrics[queue, number] = metrics
         shell = self.shell.with_settings(WAYSTATION_HEALTH_ADDRESS=health, WAYSTATION_METRICS_ADDRESS=metrics)
@@ -92,7 +104,7 @@ class WorkerFleet:
         return lambda: is_health_ready(health)
 
     def kill(self, queue: str, number: int) -> Callable[[], bool]:
-        """Without a warning; another one is begun at once. Whether that is ready is to be asked."""
+        """Kill a process and start another at once. Returns a function that says whether that one is ready."""
         process = self.running[queue, number]
         process.kill()
         process.wait()
@@ -164,10 +176,14 @@ class RoundResult(NamedTuple):
     """That it grew by."""
     transactions: tuple[int, int]
     """Commits and rollbacks that it counted."""
+    quiet: Sequence[float]
+    """Seconds that each task of the quiet tenant took."""
+    rows: int
+    """Rows in the store at the end."""
 
 
 async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundResult:
-    """Hand in all tasks, so many of them at work at once, and wait for each."""
+    """Submit all tasks, `AT_ONCE` of them at the same time, and wait for each."""
     settings, slots, most = Settings(), asyncio.Semaphore(AT_ONCE), 0
     server = await TemporalClient.connect(
         shell.settings["TEMPORAL_ADDRESS"], data_converter=build_client_data_converter(settings)
@@ -195,12 +211,16 @@ async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundR
         began, worked, size = time.perf_counter(), trouble.fleet.measure_cpu_seconds(), database_bytes(trouble.postgres)
         heard, counted = trouble.fleet.heartbeats(), count_transactions(trouble.postgres)
         working = asyncio.gather(*(one(number) for number in range(TASKS)))
+        quiet_times: list[float] = []
+        quiet = asyncio.create_task(run_quiet_tenant(quiet_times, name))
         while not working.done():
             most = max(most, await asyncio.to_thread(count_connections, trouble.postgres))
             trouble.fleet.record_memory()
             await asyncio.wait([working], timeout=LOOK)
         phases, sizes, events = zip(*(await working), strict=True)
         took = time.perf_counter() - began
+        quiet.cancel()
+        await asyncio.gather(quiet, return_exceptions=True)
         worked = {name: after - worked.get(name, 0.0) for name, after in trouble.fleet.measure_cpu_seconds().items()}
         heard = trouble.fleet.heartbeats() - heard
         commits, rollbacks = count_transactions(trouble.postgres)
@@ -210,7 +230,36 @@ async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundR
     turns = len(await asyncio.to_thread(shell.list_paid_turns)) - before
     grown = database_bytes(trouble.postgres) - size
     counted = (commits - counted[0], rollbacks - counted[1])
-    return RoundResult(name, took, turns, phases, sizes, events, most, worked, heard, grown, counted)
+    rows = count_rows(trouble.postgres)
+    return RoundResult(name, took, turns, phases, sizes, events, most, worked, heard, grown, counted, quiet_times, rows)
+
+
+async def run_quiet_tenant(times: list[float], name: str, tasks: int = sys.maxsize) -> None:
+    """Run one task of the quiet tenant after the other, and note how many seconds each took.
+
+    Args:
+        times: Gets the seconds.
+        name: Names the session.
+        tasks: Number of tasks; by default, until it is cancelled.
+    """
+    settings = Settings(tenant="quiet")
+    server = await TemporalClient.connect(
+        os.environ["TEMPORAL_ADDRESS"], data_converter=build_client_data_converter(settings)
+    )
+    async with await Client.connect(settings) as client:
+        for number in range(tasks):
+            asked = TaskRequest(
+                question=QUESTION,
+                tenant=settings.tenant,
+                session=name,
+                request_id=f"quiet-{name}-{number}",
+                budget=BUDGET,
+                window=WINDOW,
+            )
+            began = time.perf_counter()
+            await server.get_workflow_handle((await submit_with_retry(client, asked)).task_id).result()
+            times.append(time.perf_counter() - began)
+            await asyncio.sleep(QUIET_PAUSE)
 
 
 async def submit_with_retry(client: Client, asked: TaskRequest) -> SubmittedTask:
@@ -258,6 +307,11 @@ def count_transactions(postgres: PostgresServer) -> tuple[int, int]:
     return commits, rollbacks
 
 
+def count_rows(postgres: PostgresServer) -> int:
+    """Rows of the store, as PostgreSQL's statistics have them."""
+    return int(postgres.run("SELECT sum(n_live_tup) FROM pg_stat_user_tables"))
+
+
 def database_bytes(postgres: PostgresServer) -> int:
     """How large all databases are."""
     return int(postgres.run("SELECT sum(pg_database_size(oid)) FROM pg_database"))
@@ -282,11 +336,31 @@ def measure(folder: Path) -> None:
         assert shell.run("store", "migrate").returncode == 0
         with shell.own_environment(), running_fleet(shell, folder) as workers:
             trouble = FaultInjector(workers, postgres, qdrant)
-            rounds = [asyncio.run(run_round(shell, name, trouble)) for name in ("undisturbed", "killed")]
-    _show(rounds, workers, len(model.answered))
+            alone: list[float] = []
+            asyncio.run(run_quiet_tenant(alone, "alone", QUIET_ALONE))
+            rounds = [asyncio.run(run_round(shell, name, trouble)) for name in ROUNDS]
+            repeated = len(model.answered) - len(shell.list_paid_turns())
+    _show(rounds, workers, repeated)
+    _show_quiet_tenant(alone, rounds)
 
 
-def _show(rounds: Sequence[RoundResult], workers: WorkerFleet, answered: int) -> None:
+def _show_quiet_tenant(alone: Sequence[float], rounds: Sequence[RoundResult]) -> None:
+    usual = statistics.median(alone)
+    rows = [("alone", len(alone), f"{usual:.1f} s", f"{max(alone):.1f} s", "1.00")] + [
+        (
+            one.name,
+            len(one.quiet),
+            f"{statistics.median(one.quiet):.1f} s",
+            f"{max(one.quiet):.1f} s",
+            f"{statistics.median(one.quiet) / usual:.2f}",
+        )
+        for one in rounds
+        if one.quiet
+    ]
+    print_table("A task of a quiet tenant", ("round", "tasks", "median", "slowest", "ratio"), rows)
+
+
+def _show(rounds: Sequence[RoundResult], workers: WorkerFleet, repeated: int) -> None:
     rates = [one.turns / one.seconds for one in rounds]
     rows = [
         (
@@ -333,7 +407,8 @@ def _show(rounds: Sequence[RoundResult], workers: WorkerFleet, answered: int) ->
     sizes = ", ".join(f"{queue} {size:.0f} MB" for queue, size in sorted(workers.most_megabytes.items()))
     committed = sum(one.turns for one in rounds)
     print(f"\nLargest process of each kind: {sizes}.")
-    print(f"{committed:,} turns were committed; the model answered {answered - committed} more, for who was killed.")
+    print(f"{committed:,} turns were committed; the model gave {repeated} replies more, to workers that were killed.")
+    print(f"The store had {rounds[-1].rows:,} rows at the end.")
 
 
 if __name__ == "__main__":

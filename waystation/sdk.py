@@ -360,7 +360,7 @@ def _phases(given: Sequence[TaskPhase | str] | str) -> frozenset[TaskPhase]:
     try:
         return frozenset(map(TaskPhase, _several(given)))
     except (TypeError, ValueError):
-        raise BadInput(f"there are no phases {given!r}: they are {', '.join(TaskPhase)}") from None
+        raise BadInput(f"there are no phases {given!r}; the phases are {', '.join(TaskPhase)}") from None
 
 
 def _told(answer: AnswerResult) -> str:

@@ -239,8 +239,21 @@ MUTATIONS = (
     ),
     Mutation(
         "tenants", "a content hash is a capability", "waystation/documents/text_repository.py",
+        'owned.where(text_owners.c.blob == bindparam("blob"), build_bound_owner_filter(text_owners, kind))',
+        'owned.where(text_owners.c.blob == bindparam("blob"))',
+        OWNERSHIP,
+    ),
+    Mutation(
+        "tenants", "a redacted text is stored for a tenant without the original",
+        "waystation/documents/text_repository.py",
         "where(text_owners.c.blob == blob, build_owner_filter(text_owners, reader))",
         "where(text_owners.c.blob == blob)",
+        ("tests/erasure/test_removal_repository.py",),
+    ),
+    Mutation(
+        "tenants", "a session reads what its tenant has, in a prepared statement", f"{STORE}/engine.py",
+        'for name in ("tenant", "session", "task_id") if name in kind.model_fields',
+        'for name in ("tenant",) if name in kind.model_fields',
         OWNERSHIP,
     ),
     Mutation(

@@ -245,7 +245,7 @@ async def test_the_last_of_so_many_calls_in_a_row_without_a_reply_halts_the_run_
     outcome = await env.run_leg(ScriptedModel([CUT]))
     assert isinstance(outcome, OperatorActionRequired)
     assert outcome.reason == (
-        "5 calls in a row brought no reply that can be used, and may all have been billed; the last one: the stream "
+        "5 model calls in a row got no usable reply, and all of them may have been billed; the last one: the stream "
         "was cut"
     )
     held = (await env.store.get_run_usage(RUN_ID)).possibly_billed

@@ -144,7 +144,7 @@ def test_a_compaction_that_is_blocked_is_tried_again_a_few_times_and_then_the_ru
         )
     assert run.get_next_action() == FinishRun(
         partial=True,
-        reason="its context may not be compacted: A hook failed: compaction_before (x) answered 500.",
+        reason="its context cannot be compacted: A hook failed: compaction_before (x) answered 500.",
     )
     assert (len(run.compactions), run.committed_compaction_count) == (MAX_FUTILE_COMPACTIONS, 0)
 
@@ -163,7 +163,9 @@ def test_compactions_without_a_turn_between_them_end_the_run() -> None:
         assert isinstance(run.get_next_action(), CompactContext)
         run = run.after_compaction(compaction(CompactionStatus.TRUNCATED, 5))
         run = run.after_leg(ContextFull(state=after_turns(5), request_tokens=38_000))
-    assert run.get_next_action() == FinishRun(partial=True, reason="3 compactions in a row made no room for a turn")
+    assert run.get_next_action() == FinishRun(
+        partial=True, reason="3 compactions in a row did not free enough space for a turn"
+    )
     assert len(run.compactions) == MAX_FUTILE_COMPACTIONS
 
 

@@ -86,12 +86,12 @@ async def test_a_section_is_kept_and_answered_with_what_does_not_hold_and_what_w
         snapshot("""\
 section 1 kept: Causes
 6 of 7 citations do not hold:
-- [harbour.md:1-1]: the quoted words are not in these lines; they are in [harbour.md:2-2]
+- [harbour.md:1-1]: the quoted words are not in these lines; these words are in [harbour.md:2-2]
 - [keeper.md:2-2]: the quoted words are not in these lines
 - [harbour.md:40-52]: the document has 2 lines
-- [keeper.md:1-1]: the quoted words are not in these lines; they are in [harbour.md:1-1]
-- [harbor.md:3]: it names no lines of one document; write [document:first-last]; similar names: harbour.md
-- [harbour.md, page 4]: it names no lines of one document; write [document:first-last]; similar names: harbour.md\
+- [keeper.md:1-1]: the quoted words are not in these lines; these words are in [harbour.md:1-1]
+- [harbor.md:3]: write the lines of one document as [document:first-last]; similar names: harbour.md
+- [harbour.md, page 4]: write the lines of one document as [document:first-last]; similar names: harbour.md\
 """)
     )
     draft = await load_deliverable(env, "writing")
@@ -127,7 +127,7 @@ async def test_a_submission_that_ends_the_run_is_rejected_once_kept_and_then_acc
                 """\
 1 of 1 citation do not hold:
 - [harbour.md:9-9]: the document has 2 lines
-It is kept, but not final yet: mend these and submit again. The next submission is accepted as it is.\
+This submission is kept, but not final yet: correct the faults and submit again. The next submission is accepted as is.\
 """,
             ),
             (
@@ -152,7 +152,7 @@ async def test_a_section_is_answered_with_the_sentences_that_their_lines_do_not_
 section 1 kept: Causes
 1 of 3 citations do not hold:
 - [harbour.md:9-9]: the document has 2 lines
-1 of 2 cited sentences say what their lines do not; correct them, cite other lines, or name a calculation's figures:
+1 of 2 cited sentences say more than the cited lines; correct them, cite other lines, or name a calculation's figures:
 - “It silted up within 12 years”: "12 years" is not in lines 1-2 of harbour.md\
 """)
     )

@@ -91,7 +91,7 @@ async def test_a_crash_before_memory_has_the_passages_loses_none(full_env: Agent
     full_env.memory.failing = True
     first = await full_env.compactor.compact(request)
     assert (first.status, first.passages_waiting) == (CompactionStatus.COMPRESSED, first.passages)
-    assert first.notes == ("Memory does not answer; passages wait in the store and are written later.",)
+    assert first.notes == ("Memory does not answer; passages wait in the store and are added to memory later.",)
     full_env.memory.failing = False
     again = await full_env.compactor.compact(request)
     assert (again.passages, again.passages_waiting, again.notes) == (first.passages, 0, ())

@@ -145,7 +145,7 @@ async def test_one_by_hand_that_is_blocked_is_refused_with_the_reason(full_env: 
     team.before.failing = True
     outcome = await manual(full_env, team, make_summary_response())
     assert (outcome.state, full_env.model.calls) == ("refused", 0)
-    assert outcome.reason.startswith("not compacted: the hook before it failed. ")
+    assert outcome.reason.startswith("not compacted: the hook before the compaction failed. ")
     assert outcome.reason.endswith(" A hook failed: the hook was told to fail.")
 
 

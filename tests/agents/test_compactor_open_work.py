@@ -24,7 +24,9 @@ async def test_the_summary_says_that_the_result_is_not_handed_in_and_what_is_kep
     full_env: AgentEnvironment,
 ) -> None:
     await full_env.call_tool(make_tool_use("take_note", "n1", **NOTE))
-    assert await open_lines(full_env) == ("this step: its result is not submitted; kept so far: 1 notes (read_notes)",)
+    assert await open_lines(full_env) == (
+        "this step: its result is not submitted yet; kept so far: 1 notes (read_notes)",
+    )
 
 
 async def test_what_the_agents_own_list_has_open_is_there_redacted(env: AgentEnvironment) -> None:
@@ -34,7 +36,7 @@ async def test_what_the_agents_own_list_has_open_is_there_redacted(env: AgentEnv
     )
     assert await open_lines(env) == (
         f"[TODO] ask {NAME_PLACEHOLDER}",
-        "this step: its result is not submitted; kept so far: nothing",
+        "this step: its result is not submitted yet; kept so far: nothing",
     )
 
 
@@ -42,5 +44,5 @@ async def test_a_writer_is_told_which_sections_it_has_written(env: AgentEnvironm
     for heading in ("Causes", "Sources"):
         await env.call_tool(make_tool_use("write_section", heading=heading, markdown="Silt."), "writing")
     assert describe_unfinished_result(*await env.store.load_work(f"{TASK}/writing", env.ref.scope)) == (
-        "this step: its result is not submitted; kept so far: sections “Causes”, “Sources”"
+        "this step: its result is not submitted yet; kept so far: sections “Causes”, “Sources”"
     )

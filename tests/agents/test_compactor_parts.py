@@ -21,8 +21,8 @@ from waystation.testing.doubles import ScriptedModel, make_scripted_response
 LIMIT = Limit(tokens=5_000_000)
 WINDOW = get_model_profile("small").window
 COST = Usage(input=1_000, output=100)
-PART = re.compile(r"It is part (\d) of (\d) ")
-JOIN = "It is given by summaries of its parts"
+PART = re.compile(r"This is part (\d) of (\d) ")
+JOIN = "The conversation is given as summaries of its parts"
 
 
 @pytest.fixture

@@ -89,5 +89,5 @@ async def test_a_conversation_that_reaches_its_bound_ends_with_what_there_is(env
     outcome = await env.run_leg(model)
     assert isinstance(outcome, AgentFinished)
     assert (outcome.partial, model.calls) == (True, 2)
-    assert outcome.reason == "its conversation may have 5 messages, and another turn would exceed that"
+    assert outcome.reason == "its conversation may have at most 5 messages, and another turn would exceed this limit"
     assert len(await env.load_messages()) == 5

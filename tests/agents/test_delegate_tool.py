@@ -59,7 +59,9 @@ async def test_no_more_subagents_than_the_width_work_at_once(env: AgentEnvironme
 async def test_one_that_asks_for_more_than_all_may_have_is_refused(env: AgentEnvironment) -> None:
     found = await asked(env, 81, 80, terms=DelegationConfig(budget_percent=80))
     assert ordered(found) == {"c2": 80_000}
-    assert found.rejected["c1"].content == "Subagents may have at most 80 percent of what you have left together."
+    assert (
+        found.rejected["c1"].content == "All subagents together may have at most 80 percent of your remaining budget."
+    )
 
 
 async def test_what_would_not_pay_for_a_subagent_is_refused(env: AgentEnvironment) -> None:

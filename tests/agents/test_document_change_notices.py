@@ -148,12 +148,15 @@ async def test_a_citation_that_held_in_the_version_before_is_said_to_be_outdated
     await update_documents(env, 1, NEWER)
     _, report = await publish_report(env)
     assert (
-        "[harbour.md:2-2]: the document changed while the task ran; the citation held in the earlier version" in report
+        "[harbour.md:2-2]: the document changed while the task ran; the citation was correct in the earlier version"
+        in report
     )
     assert "[harbour.md:1-1]: the quoted words are not in these lines" in report
     await update_documents(env, 2, missing=("harbour.md",))
     _, report = await publish_report(env)
-    assert "[harbour.md:2-2]: the document was removed while the task ran; the citation held before" in report
+    assert (
+        "[harbour.md:2-2]: the document was removed while the task ran; the citation was correct until then" in report
+    )
     assert "[harbour.md:1-1]: there is no such document" in report
 
 

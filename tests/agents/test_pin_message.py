@@ -63,7 +63,7 @@ async def test_the_newest_earlier_message_with_the_words_is_meant_and_never_the_
 
 @pytest.mark.parametrize(
     ("quote", "error"),
-    [("it never silted up", "No earlier message that you are shown whole has these words"), (" .", "quote: ")],
+    [("it never silted up", "No earlier message that is shown whole has these words"), (" .", "quote: ")],
 )
 async def test_words_that_no_message_has_pin_nothing(env: AgentEnvironment, quote: str, error: str) -> None:
     log = await after(env, READ, pinning(quote))
@@ -114,7 +114,7 @@ async def test_over_the_cap_the_answer_is_an_error_that_names_the_pins_and_a_pin
     assert refused.is_error
     assert "All pins together may have 2,000 tokens" in refused.content
     assert refused.content.endswith('Pins are: m3, the result of recall {"query": "x"}')
-    assert answer(log, "p3").content.startswith("This is not one of your pins.")
+    assert answer(log, "p3").content.startswith("You did not pin this message.")
     assert answer(log, "p4").content == 'no longer pinned: the result of recall {"query": "x"}'
     assert get_pinned_message_ids(log) == {"m5"}
 

@@ -123,7 +123,7 @@ async def test_a_plan_that_cannot_be_run_is_repaired_once_with_its_errors_shown(
 async def test_after_two_plans_that_cannot_be_run_the_standard_plan_is_used(unplanned: AgentEnvironment) -> None:
     plan = await made(unplanned, ScriptedModel([BAD, planning([], "p2")]))
     assert plan.plan == build_standard_plan("").without_goals()
-    assert plan.notes == ("The model's plan could not be run, even once corrected, so the standard plan is used.",)
+    assert plan.notes == ("The model's plan could not run, even after a correction, so the standard plan is used.",)
     assert plan.totals.usage.fresh == 240
     assert "Why did it silt up?" in (await stored_plan(unplanned)).steps[0].goal
 

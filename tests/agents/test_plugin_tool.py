@@ -170,7 +170,7 @@ async def test_agents_have_the_tools_of_their_roles_and_rights(env: AgentEnviron
     assert not seen(await box_of(env, with_tools(env, SayTool()), "writing"))
     refused = (await box_of(env, with_tools(env, ComputingTool()), "writing")).find_refusal_reason(make_tool_use("say"))
     assert refused is not None
-    assert "the role writing has no permission compute" in refused
+    assert "the role writing does not have the permission compute" in refused
 
 
 @pytest.mark.parametrize("denied", ["say", "s*", "foreign"])

@@ -38,4 +38,4 @@ def test_a_criterion_is_met_by_the_section_that_its_writer_means(criterion: str,
 def test_a_reason_that_names_a_section_is_no_section(heading: str, why_not: str) -> None:
     sections = (ReportSection(heading=heading, markdown=f"4,1 m {CITED}."),)
     (result,) = check_criteria(["?"], ReportDraft(title="T", sections=sections, criteria=(why_not,)), {CITED}, set())
-    assert (result.state, result.why_not) == ("not met", f"because its writer says: {why_not}")
+    assert (result.state, result.why_not) == ("not met", f"because the report's writer says: {why_not}")

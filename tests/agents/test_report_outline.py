@@ -27,7 +27,7 @@ AGAIN = make_tool_use("submit_report", "c5", title="The harbour", summary="Silt.
 
 async def test_an_outline_says_what_is_to_write_and_each_section_what_is_left(env: AgentEnvironment) -> None:
     assert await env.call_tool(OUTLINE, "writing") == snapshot("""\
-outline with 2 sections kept
+outline kept, with 2 sections
 Still to write: “Causes” (Why it silted up); “Conflicts and limits” (What the sources leave open)\
 """)
     assert await env.call_tool(FIRST, "writing") == snapshot("""\
@@ -72,10 +72,10 @@ async def test_an_outline_alone_is_no_report_and_its_rest_survives_a_compaction(
     draft = await env.store.get_deliverable(f"{TASK}/writing", SYSTEM_SCOPE)
     assert isinstance(draft, ReportDraft)
     assert draft.is_empty
-    assert (await env.call_tool(SUBMIT, "writing")).startswith("ERROR The report has no section yet.")
+    assert (await env.call_tool(SUBMIT, "writing")).startswith("ERROR The report has no sections yet.")
     line = describe_unfinished_result(*await env.store.load_work(f"{TASK}/writing", env.ref.scope))
     assert line.endswith(
-        "an outline, of which these sections are to write: “Causes” (Why it silted up); “Conflicts and limits” "
+        "an outline with these sections still to be written: “Causes” (Why it silted up); “Conflicts and limits” "
         "(What the sources leave open)"
     )
 
@@ -94,8 +94,8 @@ async def test_a_detail_that_is_too_long_is_rejected_with_its_number(env: AgentE
     findings = [{"claim": "Silt.", "detail": "x" * length} for length in (MAX_DETAIL_CHARACTERS, 1_501)]
     call = make_tool_use("submit_findings", findings=findings)
     assert await env.call_tool(call) == (
-        "ERROR A detail may have 1,500 characters; finding 2 has 1,501. Shorten it, or divide the finding, and submit "
-        "all findings again."
+        "ERROR A detail may have at most 1,500 characters; finding 2 has 1,501. Shorten it, or divide the finding, and "
+        "submit all findings again."
     )
     assert await env.store.get_deliverable(f"{TASK}/research-1", SYSTEM_SCOPE) is None
 

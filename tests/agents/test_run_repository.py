@@ -73,7 +73,7 @@ async def test_an_attempt_that_was_taken_over_can_write_nothing(
     new = await store.acquire_fence(old.run_id)
     before = await everything(store, old.run_id)
     with pytest.raises(
-        StaleFenceError, match=f"^agent run task-1/research-1: fence {old.number} is no longer the newest"
+        StaleFenceError, match=f"^agent run task-1/research-1: fencing token {old.number} is no longer the newest"
     ):
         await write(store, old)
     assert await everything(store, old.run_id) == before

@@ -116,10 +116,10 @@ async def test_a_reply_that_was_cut_while_thinking_is_told_so(env: AgentEnvironm
 @pytest.mark.parametrize(
     ("tool", "how"),
     [
-        ("submit_findings", "Submit again, all of it in one call, but shorter"),
-        ("submit_analysis", "Submit again, all of it in one call, but shorter"),
-        ("write_section", "Write shorter sections, one in a reply."),
-        ("take_note", "Make it again, shorter, and alone in a reply."),
+        ("submit_findings", "Submit everything again in one call, but shorter"),
+        ("submit_analysis", "Submit everything again in one call, but shorter"),
+        ("write_section", "Write shorter sections, one per reply."),
+        ("take_note", "Make the call again, shorter, and alone in a reply."),
     ],
 )
 def test_a_call_that_was_cut_is_replaced_by_how_to_repeat_it(tool: str, how: str) -> None:
@@ -219,7 +219,8 @@ async def test_a_second_refusal_in_a_row_ends_the_step_and_says_what_to_do(
     assert outcome.partial
     assert outcome.reason == (
         f"the model declined to answer 2 times in a row{named}: rephrase the question, leave out the document that "
-        "causes this, or choose another model (WAYSTATION_ROLES__RESEARCH__MODEL) or a fallback for its endpoint"
+        "causes this, choose another model (WAYSTATION_ROLES__RESEARCH__MODEL), or set a fallback for the model's "
+        "endpoint"
     )
     assert outcome.state.totals.turns == 2
 

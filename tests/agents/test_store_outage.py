@@ -68,7 +68,7 @@ async def test_the_document_behind_a_passage_is_kept_while_the_store_is_away(bar
     await later.remember()
     call = make_tool_use("expand", id=later.in_memory[0].short_id)
     put(later.env, ForgottenStore)
-    assert (await later.env.call_tool(call)).endswith("is not kept any more.")
+    assert (await later.env.call_tool(call)).endswith("is no longer stored.")
     put(later.env, AwayStore)
     with pytest.raises(StoreUnavailable):
         await later.env.call_tool(call)

@@ -83,7 +83,7 @@ async def test_in_a_small_window_a_procedure_is_only_named(bare_env: AgentEnviro
 async def test_a_deadline_is_in_the_contract_where_one_was_set(bare_env: AgentEnvironment) -> None:
     by = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
     await bare_env.open_task(asked=TASK_REQUEST.replace(unattended=UnattendedPolicy(answer_by=by)))
-    assert "<deadline>\n2026-11-22 07:00 UTC: from then on no one is waited for" in await contract(bare_env)
+    assert "<deadline>\n2026-11-22 07:00 UTC: after this time, the task waits for no one" in await contract(bare_env)
 
 
 async def test_without_a_deadline_nothing_is_said_of_one(bare_env: AgentEnvironment) -> None:
@@ -105,7 +105,7 @@ async def test_agents_read_procedures_by_their_tool_alone(bare_env: AgentEnviron
     assert refused.is_error
     assert "There is no document 'research.md'" in refused.content
     unknown = await toolbox.run(make_tool_use("read_skill", name="cook"), await bare_env.make_tool_context())
-    assert unknown.content == "There is no procedure 'cook'. There are: research."
+    assert unknown.content == "There is no procedure 'cook'. The procedures are: research."
     assert "No passage matches" in await bare_env.call_tool(make_tool_use("search_documents", query="start end"))
     assert await bare_env.call_tool(make_tool_use("list_documents")) == "harbour.md (1 lines, 29 characters)"
 

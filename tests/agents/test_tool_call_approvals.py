@@ -113,7 +113,7 @@ async def test_a_refused_call_is_an_error_with_the_note_of_whoever_refused_it(le
     _, result = await letters.results()
     assert result.is_error
     assert "A person refused this call" in result.content
-    assert f"They say: Not with {SECRET_PLACEHOLDER}." in result.content
+    assert f"The person says: Not with {SECRET_PLACEHOLDER}." in result.content
 
 
 async def test_a_call_that_nobody_decided_on_in_time_is_not_carried_out(letters: LettersEnvironment) -> None:

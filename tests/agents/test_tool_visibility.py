@@ -102,7 +102,7 @@ def test_what_is_hidden_for_its_size_would_not_fit_beside_all_that_is_as_urgent(
     made = compute_tool_visibility(offered, phase, having, budget)
     by_name = {one.name: one for one in offered}
     for hidden in made.hidden:
-        if "tokens were left" in hidden.reason:
+        if "tokens for added tools were left" in hidden.reason:
             own = by_name[hidden.name].urgency[phase]
             rivals = [
                 one for one in made.shown if one.is_added and one.permission != "hand_in" and one.urgency[phase] <= own
@@ -121,7 +121,7 @@ def test_the_most_urgent_come_first_and_a_smaller_one_takes_the_room_that_a_larg
     made = compute_tool_visibility(offered, "executing", RESEARCH, 800)
     assert [one.name for one in made.shown] == ["handy", "needed", "submit", "own"]
     assert made.get_hidden_reason("large") == snapshot(
-        "its definition has 900 tokens, and only 300 of 800 tokens were left"
+        "its definition has 900 tokens, and only 300 of the 800 tokens for added tools were left"
     )
 
 
@@ -139,17 +139,17 @@ def test_reasons_say_what_hides_a_tool() -> None:
         tool("tickets__close", permission="foreign"),
         tool("calculate", permission="compute"),
         tool("search", urgency={"executing": FIRST}),
-        tool("read").replace(unusable_reason="its limits name parameters that the tool does not have: lmit"),
+        tool("read").replace(unusable_reason="the configured limits name parameters that the tool does not have: lmit"),
     ]
     made = compute_tool_visibility(offered, "verifying", rights, 2_000)
     assert {one.name: one.reason for one in made.hidden} == snapshot(
         {
-            "fetch_page": "the role analysis has no permission web",
-            "delegate": "its agent may not start subagents",
+            "fetch_page": "the role analysis does not have the permission web",
+            "delegate": "this agent may not start subagents",
             "tickets__close": "the settings deny tickets__*",
             "calculate": "the settings deny compute",
             "search": "not available while verifying",
-            "read": "its limits name parameters that the tool does not have: lmit",
+            "read": "the configured limits name parameters that the tool does not have: lmit",
         }
     )
 

@@ -100,7 +100,7 @@ async def test_a_call_of_a_hidden_tool_is_an_error_that_says_why(env: AgentEnvir
     listed, delegated = (await env.load_messages())[2].tool_results
     assert listed.is_error
     assert delegated.is_error
-    assert listed.content.startswith("The tool list_documents is hidden: the settings deny list_*. Yours are: ")
+    assert listed.content.startswith("The tool list_documents is hidden: the settings deny list_*. Your tools are: ")
     assert delegated.content.startswith("The tool delegate is hidden: the settings deny delegate.")
     assert "list_documents" not in {spec.name for spec in env.model.requests[0].tools}
 
@@ -153,7 +153,7 @@ async def test_a_tool_whose_limits_name_no_parameter_of_it_is_hidden(env: AgentE
     assert "shout" not in names(toolbox)
     refusal = toolbox.find_refusal_reason(make_tool_use("shout", words="x"))
     assert refusal is not None
-    assert "its limits name parameters that the tool does not have: tiems" in refusal
+    assert "the configured limits name parameters that the tool does not have: tiems" in refusal
 
 
 async def test_the_same_run_sees_the_same_tools_in_the_same_order(env: AgentEnvironment) -> None:

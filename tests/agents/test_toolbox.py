@@ -84,7 +84,7 @@ async def test_a_call_gives_its_result(env: AgentEnvironment, box: Toolbox) -> N
 
 async def test_an_unknown_tool_is_an_error_that_names_the_known_ones(env: AgentEnvironment, box: Toolbox) -> None:
     result = await box.run(make_tool_use("shout", text="hello"), await env.make_tool_context())
-    assert (result.is_error, result.content) == (True, "There is no tool 'shout'. Yours are: say, send.")
+    assert (result.is_error, result.content) == (True, "There is no tool 'shout'. Your tools are: say, send.")
 
 
 @pytest.mark.parametrize(

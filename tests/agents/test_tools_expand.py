@@ -67,7 +67,9 @@ async def test_a_long_stretch_is_read_page_by_page(hidden: AgentEnvironment) -> 
         first = int(rest.split(" of ")[0].replace(",", ""))
     assert pages > 1
     assert whole.count("result of recall") == 1
-    assert "number 999,999 is beyond the end" in await hidden.call_tool(make_tool_use("expand", id=name, first=999_999))
+    assert "character 999,999 is beyond its end" in await hidden.call_tool(
+        make_tool_use("expand", id=name, first=999_999)
+    )
 
 
 async def test_a_message_of_this_conversation_is_shown_with_its_result(hidden: AgentEnvironment) -> None:

@@ -37,7 +37,7 @@ keeper.md (2 lines, 54 characters)
 continues at number 3 of 5\
 """)
     assert await library.call_tool(make_tool_use("list_documents", first=9)) == snapshot(
-        "There are 5 documents; none from number 9 on."
+        "There are 5 documents; none has number 9 or higher."
     )
 
 
@@ -89,7 +89,7 @@ async def test_a_long_line_is_read_to_its_end_and_a_hit_says_where_in_it(bare_en
     while True:
         call = make_tool_use("read_document", name="minified.json", first_line=2, last_line=2, first_character=first)
         head, shown, *more = (await bare_env.call_tool(call, window=8_000)).splitlines()
-        assert head == f"minified.json, line 2 of 3, {len(line):,} characters, from {first:,}"
+        assert head == f"minified.json, line 2 of 3, {len(line):,} characters, from character {first:,}"
         read += shown.removeprefix("2| ")
         if not more:
             break
@@ -101,7 +101,7 @@ async def test_a_long_line_is_read_to_its_end_and_a_hit_says_where_in_it(bare_en
     begin, end = (int(number.replace(",", "")) for number in where.groups())
     assert line[begin - 1 : end] in found
     beyond = make_tool_use("read_document", name="minified.json", first_line=2, first_character=len(line) + 1)
-    assert "is beyond the end" in await bare_env.call_tool(beyond)
+    assert "is beyond its end" in await bare_env.call_tool(beyond)
 
 
 async def test_an_empty_document_is_read_as_one_empty_line(library: AgentEnvironment) -> None:
@@ -162,12 +162,12 @@ async def test_nothing_is_stored_under_a_wrong_id_and_a_page_behind_the_end_is_r
     library: AgentEnvironment,
 ) -> None:
     assert await library.call_tool(make_tool_use("read_stored", id="abc")) == snapshot(
-        "ERROR Nothing is stored under 'abc'. Use the whole id of the pointer."
+        "ERROR Nothing is stored under 'abc'. Use the whole id that the shortened result names."
     )
     blob = await library.store.put_text("short", library.ref.scope)
     assert await library.call_tool(make_tool_use("read_stored", id=blob, first=2)) == "ort"
     assert await library.call_tool(make_tool_use("read_stored", id=blob, first=5)) == snapshot(
-        "ERROR It has 5 characters; number 5 is beyond the end."
+        "ERROR This result has 5 characters; character 5 is beyond its end."
     )
 
 
@@ -236,7 +236,7 @@ findings 50-51 of 51 of step research-1
 51. open: Who dug?\
 """)
     assert await library.call_tool(make_tool_use("read_findings", step="research-1", first=90), "analysis") == snapshot(
-        "Step research-1 has 51 findings; none from number 90 on."
+        "Step research-1 has 51 findings; none has number 90 or higher."
     )
 
 
@@ -303,7 +303,7 @@ async def test_a_search_can_keep_to_one_document(bare_env: AgentEnvironment) -> 
     assert found == "[1.md:1-1]\nThe pier 1 fell.\n"
     other = make_tool_use("search_documents", query="pier", document="1.md", first_document=3)
     assert await bare_env.call_tool(other) == snapshot(
-        "ERROR This document has number 2: leave out first_document and last_document."
+        "ERROR This document has number 2, outside the range: leave out first_document and last_document."
     )
     missing = make_tool_use("search_documents", query="pier", document="11.md")
     assert "Did you mean 1.md" in await bare_env.call_tool(missing)

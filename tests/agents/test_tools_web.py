@@ -158,7 +158,7 @@ async def test_why_a_page_was_not_fetched_is_a_result(
 async def test_a_placeholder_of_something_private_is_not_sent(env: AgentEnvironment) -> None:
     web = FakeWebPageFetcher({})
     told = await fetch(env, web, make_tool_use("fetch_page", url=f"{PAGE}?key={SECRET_PLACEHOLDER}"))
-    assert told.startswith("ERROR The address has a placeholder in it.")
+    assert told.startswith("ERROR The address contains a placeholder.")
     assert web.fetched == []
 
 
@@ -234,7 +234,7 @@ async def test_a_search_that_may_cost_more_than_is_left_is_not_made(
 ) -> None:
     web = FakeWebSearch(FOUND)
     told = await search(env, web, limit)
-    assert told == f"ERROR A search needs {missing} more than is left. Go on without it."
+    assert told == f"ERROR A search needs {missing} more than is left. Go on without a search."
     assert web.asked == []
     exact = Limit(tokens=41_500, micro_usd=15_750)
     assert not (await search(env, web, exact, "c2")).startswith("ERROR")

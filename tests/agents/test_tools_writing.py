@@ -11,7 +11,9 @@ FINDING = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}
 
 
 async def test_notes_are_kept_numbered_and_read_again(env: AgentEnvironment) -> None:
-    assert await env.call_tool(make_tool_use("read_notes")) == snapshot("You have 0 notes; none from number 1 on.")
+    assert await env.call_tool(make_tool_use("read_notes")) == snapshot(
+        "You have 0 notes; none has number 1 or higher."
+    )
     assert await env.call_tool(make_tool_use("take_note", "c1", **NOTE)) == "note 1 kept"
     assert await env.call_tool(make_tool_use("take_note", "c2", **{**NOTE, "text": "Two\nlines."})) == "note 2 kept"
     assert await env.call_tool(make_tool_use("read_notes")) == snapshot("""\
@@ -94,7 +96,7 @@ async def test_a_report_is_written_section_by_section_and_then_handed_in(env: Ag
 async def test_a_report_without_a_section_is_not_handed_in(env: AgentEnvironment) -> None:
     handed_in = make_tool_use("submit_report", title="The harbour", summary="Silt.")
     assert await env.call_tool(handed_in, "writing") == snapshot(
-        "ERROR The report has no section yet. Write them with write_section, then submit it."
+        "ERROR The report has no sections yet. Write them with write_section, then submit the report."
     )
     assert await env.store.get_deliverable(f"{TASK}/writing", SYSTEM_SCOPE) is None
 

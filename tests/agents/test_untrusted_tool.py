@@ -43,7 +43,7 @@ async def test_a_server_that_does_not_answer_is_an_error_result_and_the_agent_go
     result = await box(env, servers).run(make_tool_use("shop__buy"), await env.make_tool_context())
     assert result.is_error
     assert result.content == (
-        "the tool server shop did not answer within 5 s. Go on without it, or try once more later."
+        "the tool server shop did not answer within 5 s. Go on without this call, or try once more later."
     )
 
 

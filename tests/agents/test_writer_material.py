@@ -143,7 +143,7 @@ Do the writing.
 - step analysis (The analysis): 1 conclusion
 </needs>
 <length>
-By its material: at most about 300 words for 2 findings, not counting tables; fewer if little of it matters.
+By the material: at most about 300 words for 2 findings, not counting tables; fewer if few findings matter.
 </length>
 </task>\
 """)
@@ -233,7 +233,7 @@ notes 1-2 of 2 of step research-1
 2. [keeper.md:1-1] More silt.\
 """)
     last = make_tool_use("read_findings", step="research-1", notes=True, first=3)
-    assert await env.call_tool(last, "writing") == "Step research-1 has 2 notes; none from number 3 on."
+    assert await env.call_tool(last, "writing") == "Step research-1 has 2 notes; none has number 3 or higher."
 
 
 async def test_material_stays_when_the_context_is_compacted(env: AgentEnvironment) -> None:

@@ -285,9 +285,9 @@ def test_a_person_agrees_to_no_plan_whose_steps_are_not_shown(settings: Settings
     [
         ({"servers": ["wiki"]}, ""),
         ({"servers": ["default", "wiki"]}, ""),
-        ({"servers": ["letters"]}, "may not name the tool server 'letters': it may name default, wiki"),
+        ({"servers": ["letters"]}, "may not name the tool server 'letters'; allowed: default, wiki"),
         ({"skills": ["tides"]}, ""),
-        ({"skills": ["../tides"]}, "may not name the skill '../tides': it may name tides"),
+        ({"skills": ["../tides"]}, "may not name the skill '../tides'; allowed: tides"),
     ],
 )
 async def test_servers_and_skills_are_named_as_far_as_the_settings_allow(

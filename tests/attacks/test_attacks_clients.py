@@ -179,7 +179,7 @@ async def test_a_request_builds_on_no_task_of_anybody(settings: Settings, keys: 
     asked = TaskRequest(question="How deep?", request_id="one")
     async with remote(settings, keys, "submit", settings.tenant) as client:
         for built in (asked.replace(since=task), asked.replace(forked_from=ForkOrigin(task_id=task, step="writing"))):
-            with pytest.raises(BadInput, match="a request cannot set forked_from or since"):
+            with pytest.raises(BadInput, match="a request cannot set the fields forked_from and since"):
                 await client.prepare_task(built)
 
 
@@ -252,11 +252,16 @@ def test_who_only_claims_a_name_has_no_proof_of_it() -> None:
         ),
         ("approve/messages/deny_budget", {"task_id": "", "message": {}}, 400, "task_id: give one line"),
         ("approve/messages/deny_budget", {"task_id": "T", "message": []}, 422, "detail"),
-        ("approve/messages/nothing", {"task_id": "T", "message": {}}, 404, "clients cannot send approve nothing"),
+        (
+            "approve/messages/nothing",
+            {"task_id": "T", "message": {}},
+            404,
+            "there is no client message nothing for the role approve",
+        ),
         ("read/audit_compactions", {"task_id": "T", "memory": {}}, 400, "has no parameter memory"),
         ("submit/submit", {"start_timeout": 9}, 400, "has no parameter start_timeout"),
-        ("read/nothing", {}, 404, "clients cannot request read nothing"),
-        ("read/get_schedule_client", {}, 404, "clients cannot request read get_schedule_client"),
+        ("read/nothing", {}, 404, "there is no client method nothing for the role read"),
+        ("read/get_schedule_client", {}, 404, "there is no client method get_schedule_client for the role read"),
         ("read/list_tasks", {"maximum": "many"}, 422, '"detail":"it should be a whole number'),
         ("read/list_tasks", [], 422, "body"),
     ],

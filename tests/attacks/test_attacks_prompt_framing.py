@@ -301,7 +301,7 @@ def test_a_frame_in_a_frame_stays_one_and_a_string_of_it_does_not() -> None:
 
 
 def test_a_tag_that_is_not_known_is_not_written() -> None:
-    with pytest.raises(ValueError, match="'other' is not in TAGS"):
+    with pytest.raises(ValueError, match="'other' is not in PROMPT_TAGS"):
         wrap_untrusted("other", "words")
 
 

@@ -14,21 +14,24 @@ LIBRARY = ("Input should", "valid dictionary", "instance of", "valid tuple", "va
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ({"question": "Q", "documents": ["/path"]}, 'documents is a list of objects, each with a name and a text: [{"'),
-        ({"question": "Q", "documents": "/path"}, "documents is a list of objects, each with a name and a text"),
+        (
+            {"question": "Q", "documents": ["/path"]},
+            'documents must be a list of objects, each with a name and a text: [{"',
+        ),
+        ({"question": "Q", "documents": "/path"}, "documents must be a list of objects, each with a name and a text"),
         ({"question": "Q", "documents": [{"name": "a.md"}]}, "documents.0.text: it is missing"),
         ({"question": "Q", "documents": [{"name": "a.md", "text": 3}]}, "documents.0.text: it should be text"),
-        ({"question": "Q", "procedures": ["x"]}, "procedures is a list of objects"),
-        ({"question": "Q", "accept": "x"}, "accept is a list of texts"),
-        ({"question": "Q", "accept": [3]}, "accept is a list of texts"),
-        ({"question": "Q", "servers": "github"}, "servers is a list of names of tool servers"),
+        ({"question": "Q", "procedures": ["x"]}, "procedures must be a list of objects"),
+        ({"question": "Q", "accept": "x"}, "accept must be a list of texts"),
+        ({"question": "Q", "accept": [3]}, "accept must be a list of texts"),
+        ({"question": "Q", "servers": "github"}, "servers must be a list of names of tool servers"),
         ({"question": 3}, "question: it should be text"),
         ({"question": "Q", "review_plan": []}, "review_plan: it should be true or false"),
         ({"question": "Q", "mode": "x"}, "mode: it should be"),
         ({"question": "Q", "budget": 3}, "budget: it should be text"),
         ({"question": "Q", "color": 3}, "color: there is no such field"),
         ({}, "question: it is missing"),
-        (["Q"], "body: it should be an object in JSON, with fields by name"),
+        (["Q"], "body: it should be a JSON object with named fields"),
     ],
 )
 async def test_a_body_of_another_shape_is_told_the_right_one(

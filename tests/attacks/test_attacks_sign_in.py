@@ -122,4 +122,4 @@ async def test_what_the_guard_refuses_is_a_page_for_a_browser_and_a_problem_for_
         lost = await asking.post("/tasks/task-00000000/message", headers={"Origin": HERE, **WANTS_PAGE})
     assert (page.status_code, "<h1>Too large</h1>" in page.text) == (413, True)
     assert (problem.status_code, problem.headers["content-type"]) == (413, "application/problem+json")
-    assert "What you sent was not taken: sign in, then go back" in lost.text
+    assert "What you sent was not accepted: sign in, then go back" in lost.text

@@ -87,10 +87,10 @@ def test_all_means_every_open_request_for_money_and_no_call_of_a_tool() -> None:
     meant = select_requests(approving(add=9_000), OPEN)
     assert meant.request_ids == ("r1", "r2")
     assert meant.skipped == (
-        f"r3 asks to call send_letter, so --all skips it: look at it "
+        f"r3 asks to call send_letter, so --all skips it: look at the request "
         f"(`waystation approvals {OPEN.task_id}`), then run "
         "`waystation approve task-0123456789abcdef --request r3`",
-        f"r4 is not a budget request, so --all skips it: look at it "
+        f"r4 is not a budget request, so --all skips it: look at the request "
         f"(`waystation approvals {OPEN.task_id}`), then run "
         "`waystation approve task-0123456789abcdef --request r4`",
     )
@@ -162,7 +162,7 @@ def test_an_answer_is_printed_with_the_request_and_the_agent_that_it_answers(
 
 def test_a_grant_under_what_the_next_call_may_need_is_warned_of() -> None:
     assert describe_insufficient_grant(Amount(tokens=899), ASKED, APPROVED) == (
-        "899 tokens may not be enough: the next call of research-1 may need 900 tokens. If its task has no unused "
+        "899 tokens may not be enough: the next call of research-1 may need 900 tokens. If the task has no unused "
         "budget, the agent asks again"
     )
 

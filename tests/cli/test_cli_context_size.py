@@ -164,7 +164,7 @@ def test_one_line_of_five_megabytes_becomes_a_preview_with_a_pointer(
     assert done["status"] == "OFFLOADED"
     (block,) = done["messages"][2]["content"]
     assert len(block["content"]) < 5_000
-    assert "All its 5,000,000 characters are in messages[2] of the file that was compacted" in block["content"]
+    assert "All 5,000,000 characters are in messages[2] of the file that was compacted" in block["content"]
     assert block["cache_control"] == {"type": "ephemeral"}
     kept = context_cli.compact(given, "--originals", str(tmp_path / "whole"), window=100_000)
     (written,) = (tmp_path / "whole").iterdir()

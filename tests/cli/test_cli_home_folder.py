@@ -83,7 +83,7 @@ def test_a_home_folder_that_cannot_be_used_is_code_3_with_the_next_step(
     assert run(command) == 3
     told = capsys.readouterr().err
     assert told.startswith(f"waystation: the home folder {home} cannot be used (")
-    assert told.endswith("): set WAYSTATION_HOME to a folder of yours\n")
+    assert told.endswith("): set WAYSTATION_HOME to a folder that you own\n")
 
 
 def test_the_lock_is_free_again_when_its_holder_is_killed(holder: subprocess.Popen[str]) -> None:
@@ -101,7 +101,7 @@ def test_looking_whether_the_lock_is_taken_makes_no_folder(home: Path) -> None:
 @pytest.mark.usefixtures("holder")
 def test_a_second_dev_starts_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["dev"]) == 2
-    assert "the platform is already running" in capsys.readouterr().err
+    assert "the platform is already starting" in capsys.readouterr().err
     assert [file.name for file in home.iterdir()] == ["run.lock"]
 
 

@@ -123,7 +123,7 @@ def test_doctor_counts_what_waits_and_names_what_memory_does_not_take(capsys: py
     ok, finding = passages_check(capsys)
     assert not ok
     assert re.fullmatch(
-        f"2 passages in the store wait to be added to memory, {since}; memory rejected 1: {refused}", finding
+        f"2 passages in the store wait to be added to memory, {since}; memory rejected 1 passage: {refused}", finding
     )
 
 
@@ -138,7 +138,8 @@ def test_a_change_of_the_embedder_is_refused_until_memory_is_made_anew(
     code, out, _ = printed(["memory", "status"], capsys)
     assert code == 0
     assert out.splitlines()[-1].endswith(
-        "with `waystation memory reindex`, or set WAYSTATION_EMBEDDER and its model to their earlier values"
+        "with `waystation memory reindex`, or set WAYSTATION_EMBEDDER and WAYSTATION_EMBEDDER_MODEL "
+        "to their earlier values"
     )
     code, out, err = printed(["memory", "reindex"], capsys)
     assert (code, out) == (0, f"{EMBEDDED_NOW} fastembed/{STATIC}.\n")
@@ -179,7 +180,7 @@ def test_a_damaged_memory_is_seen_and_made_again(file: str, capsys: pytest.Captu
     asyncio.run(bring_in())
     damaged = next(Settings().memory_folder.rglob(file.strip()))
     DAMAGES[file](damaged)
-    way_out = "if its files are damaged, `waystation memory reindex --rebuild` restores it from the store"
+    way_out = "if the memory's files are damaged, `waystation memory reindex --rebuild` restores them from the store"
     for command in (["memory", "search", "wheel audit"], ["memory", "reindex"]):
         code, _, err = printed(command, capsys)
         assert (code, way_out in " ".join(err.split())) == (3, True), command
@@ -206,7 +207,8 @@ def test_a_passage_that_cannot_be_read_is_named_as_damage(capsys: pytest.Capture
     code, _, err = printed(["memory", "search", "wheel audit"], capsys)
     said = " ".join(err.split())
     assert (code, "ValidationError" in said) == (3, False)
-    assert "a passage in it cannot be read; if its files are damaged, `waystation memory reindex --rebuild`" in said
+    cause = "a stored passage cannot be read; if the memory's files are damaged, `waystation memory reindex --rebuild`"
+    assert cause in said
 
 
 def remove_segments(memory: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_share_is_read_as_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ("needs: []", "needs: []\n  share: half", "write an amount, or percent like 25%"),
+        ("needs: []", "needs: []\n  share: half", "write an amount, or a percentage like 25%"),
         ("needs: []", "needs: []\n  share: [1]", "step 1.share"),
         ("needs: []", "needs: [write]", "steps depend on each other in a cycle"),
         ("role: analysis", "role: cooking", "step 3.role"),

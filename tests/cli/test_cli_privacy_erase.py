@@ -293,7 +293,7 @@ def test_a_receipt_says_what_went_what_stays_and_nothing_else() -> None:
         "originals deleted from the vault: 1; report files rewritten: 2; workflow histories deleted: 3\n"
         "placeholder (SHA-256) c654\n"
         "not erased: 1 in names of sessions and requests\n"
-        "workflow histories that still contain it: session-1"
+        "workflow histories that still contain the value: session-1"
     )
 
 

@@ -39,7 +39,7 @@ def test_each_source_on_a_page_is_shown_unless_its_page_has_private_values(
 ) -> None:
     page, said = export_html(task_id, folder, capfd)
     (picture,) = page.find_all("img")
-    assert picture["alt"] == "paper.pdf, page 1, lines 2–3, on its page"
+    assert picture["alt"] == "paper.pdf, page 1, lines 2–3: picture of the page"
     assert [one["id"] for one in page.select(".sources li:has(img)")] == ["source-1"]
     kind, _, content = str(picture["src"]).partition(",")
     assert (kind, b64decode(content)[:4]) == ("data:image/png;base64", b"\x89PNG")

@@ -55,7 +55,7 @@ def test_the_tools_of_each_agent_stand_with_what_is_hidden_and_why(
     assert {tool.name: tool.reason for tool in research.hidden} == {
         "calculate": "the settings deny compute",
         "query_table": "the settings deny compute",
-        "delegate": "its agent may not start subagents",
+        "delegate": "this agent may not start subagents",
     }
     assert "web_search" not in {tool.name for tool in (*writing.shown, *writing.hidden)}
 

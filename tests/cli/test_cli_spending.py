@@ -48,7 +48,7 @@ def test_without_days_the_last_thirty_are_meant_and_none_that_is_to_come() -> No
 
 @pytest.mark.parametrize(
     ("since", "until", "said"),
-    [(TODAY, TODAY - timedelta(days=1), "not after the last"), (TODAY - timedelta(days=MAX_DAYS), TODAY, "fewer")],
+    [(TODAY, TODAY - timedelta(days=1), "is after the last day"), (TODAY - timedelta(days=MAX_DAYS), TODAY, "fewer")],
 )
 def test_days_that_are_none_or_too_many_are_refused(since: date, until: date, said: str) -> None:
     with pytest.raises(BadInput, match=said):
@@ -115,4 +115,4 @@ def test_commands_print_what_the_routes_answer(capsys: pytest.CaptureFixture[str
     assert run(["session", "list"]) == 0
     assert "1 task  $0.00  0 spent  0 reserved  no limit  default" in capsys.readouterr().out
     assert run(["spending", "--until", "2020-01-01", "--since", "2020-02-01"]) == 2
-    assert "give a first day that is not after the last" in capsys.readouterr().err
+    assert "is after the last day, 2020-01-01: give an earlier first day" in capsys.readouterr().err

@@ -29,7 +29,7 @@ def test_tools_are_listed_by_server_with_what_asks_and_what_is_hidden(
         "  shop__put  needs approval; writes, may be repeated; for research",
         "hidden",
     ]
-    assert "  shop fail: the config file does not allow it" in lines
+    assert "  shop fail: the config file does not allow this tool" in lines
     assert lines[-1] == "  gone: the program of the tool server gone does not exist or is not executable"
 
 

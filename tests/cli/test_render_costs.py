@@ -64,7 +64,7 @@ def test_what_no_endpoint_reported_is_named_as_estimated() -> None:
 def test_who_answered_in_the_place_of_another_is_named() -> None:
     charge = make_paid_turn("research-1").charge.replace(answered_by="m-2")
     lines = format_cost_report(build_cost_breakdown([AgentCharge(agent="research-1", charge=charge)]), 80).splitlines()
-    assert lines[-1] == "large was requested, but the replies name m-2"
+    assert lines[-1] == "the model large was requested, but the replies name m-2"
     assert "the replies name" not in format_cost_report(paid(), 80)
 
 
@@ -111,7 +111,9 @@ research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 def test_an_unknown_price_is_said_of_its_lines_and_of_the_total() -> None:
     shown = format_cost_report(paid(priced=False), 120)
     assert shown.count("price unknown") == 3
-    assert shown.endswith("price unknown: claude-sonnet-5-5; add the price to a file and set WAYSTATION_PRICES to it")
+    assert shown.endswith(
+        "price unknown: claude-sonnet-5-5; add prices to a file and set WAYSTATION_PRICES to its path"
+    )
 
 
 def test_a_task_that_called_no_model_has_no_bill() -> None:
@@ -127,7 +129,7 @@ def test_calls_without_a_reply_are_the_bill_where_there_is_nothing_else() -> Non
     assert format_cost_report(build_cost_breakdown([], [unanswered("local::m", tokens)]), 80) == snapshot("""\
 no model call has a reply yet
 plan: plan-1 has no reply so far; possibly billed, 29,487 tokens at most
-price unknown: local::m; add the price to a file and set WAYSTATION_PRICES to it\
+price unknown: local::m; add prices to a file and set WAYSTATION_PRICES to its path\
 """)
     priced = format_cost_report(
         build_cost_breakdown([], [unanswered("large", Amount(tokens=29_487, micro_usd=90_000))]), 80

@@ -46,10 +46,10 @@ def test_the_inbox_tells_what_each_request_is_about_and_breaks_no_command() -> N
     assert shown == snapshot("""\
 task-0123456789abcdef  Which licences [red]do[/red] they carry?
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
-  it buys    about 7 more calls at its average of 4,200 tokens, with room for
-             the longest reply
-  if denied  research-1 ends with 3 notes; analysis continues with that; the
-             report is partial
+  it buys    about 7 more calls at an average of 4,200 tokens, with room for the
+             longest reply
+  if denied  research-1 ends with 3 notes; analysis continues with this result;
+             the report is partial
   until      2026-11-21 21:00 UTC; after that, the request is overdue and keeps
              waiting
   waystation report task-0123456789abcdef --draft
@@ -58,10 +58,10 @@ research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
 
 task-1  Why?
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
-  it buys    about 7 more calls at its average of 4,200 tokens, with room for
-             the longest reply
-  if denied  research-1 ends with 3 notes; analysis continues with that; the
-             report is partial
+  it buys    about 7 more calls at an average of 4,200 tokens, with room for the
+             longest reply
+  if denied  research-1 ends with 3 notes; analysis continues with this result;
+             the report is partial
   waystation report task-1 --draft
   waystation approve task-1 --request r1 --add 30000
   waystation deny task-1 --request r1 --finish partial\
@@ -73,16 +73,16 @@ def test_verbose_adds_what_the_task_has_and_the_minimum() -> None:
     asked_at_noon = asking.replace(approval=asking.approval.replace(requested_at=NOON))
     assert format_request(asked_at_noon, NOON, 80, verbose=True) == snapshot("""\
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
-  it buys    about 7 more calls at its average of 4,200 tokens, with room for
-             the longest reply
-  if denied  research-1 ends with 3 notes; analysis continues with that; the
-             report is partial
+  it buys    about 7 more calls at an average of 4,200 tokens, with room for the
+             longest reply
+  if denied  research-1 ends with 3 notes; analysis continues with this result;
+             the report is partial
   since      2026-11-21 12:00 UTC
   task       spent 41,200 of 200,000 tokens; 1 of 4 steps finished; 60,000
              tokens reserved for 2 later steps
   left       158,800 tokens in the task: 89,500 tokens reserved for other steps,
              500 tokens for this agent, 68,800 tokens unreserved
-  minimum    900 tokens; with less, its next call does not fit, and the agent
+  minimum    900 tokens; with less, the agent cannot make its next call, and
              asks again
   so far     3 notes, which the draft contains
   waystation report task-0123456789abcdef --draft
@@ -96,8 +96,8 @@ def test_a_request_of_a_provider_that_stopped_says_what_there_is_and_nothing_of_
     assert format_request(waiting(halted), NOON, 80) == snapshot("""\
 research-1 makes no more calls: the account has no credit
   next       fix this, then approve
-  if denied  research-1 ends with 3 notes; analysis continues with that; the
-             report is partial
+  if denied  research-1 ends with 3 notes; analysis continues with this result;
+             the report is partial
   waystation report task-1 --draft
   waystation approve task-1 --request r1
   waystation deny task-1 --request r1 --finish partial\

@@ -140,7 +140,7 @@ def test_a_platform_that_encrypts_serves_a_codec_to_its_ui_and_ends_it(shell: Sh
     assert (len(secret), secret in published, secret in " ".join(said)) == (32, False, False)
     assert status["codec_endpoint"] in up.stderr + up.stdout
     host = status["codec_endpoint"].split("/")[2]
-    assert f"a codec server at {host} decrypts them for the UI" in shell.run("doctor").stdout
+    assert f"a codec server at {host} decrypts payloads for the UI" in shell.run("doctor").stdout
     assert status["codec_endpoint"] not in shell.run("doctor").stdout
     wrong = shell.with_settings(WAYSTATION_KEY=OTHER.hex()).run("doctor")
     assert "FAIL payloads: the key in WAYSTATION_KEY is not the key that this data was encrypted with" in wrong.stdout

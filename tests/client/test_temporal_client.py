@@ -78,7 +78,7 @@ async def test_without_a_worker_it_is_unknown_whether_a_task_was_accepted_and_re
     request = make_task_request()
     with pytest.raises(
         Unreachable,
-        match=r"unknown whether task-[0-9a-f]{16} was accepted.*It is safe to submit it again with the same request id",
+        match=r"unknown whether task-[0-9a-f]{16} was accepted.*It is safe to submit the task again with the same",
     ):
         await client.submit(request, DOCUMENTS, start_timeout=SHORT)
     stored = await client.get_task(make_task_id(request))

@@ -119,8 +119,8 @@ def test_what_a_file_cannot_give_is_refused_with_file_name_and_range(config: Pat
         line: words.format(
             config,
             amounts=LIMIT_FORMAT_HINT,
-            endpoint="it is not the http or https address of an endpoint, like http://localhost:11434",
-            adds="write the address without /v1 or /v1/messages at its end, which the client adds",
+            endpoint="it must be the http or https address of an endpoint, like http://localhost:11434",
+            adds="remove /v1 or /v1/messages from the end of the address: the client adds it",
             tokens="write it like 600k, 1.5M or 600_000",
             commas="; a comma only separates thousands, as in $1,250.50: write decimals with a point",
         )

@@ -170,7 +170,7 @@ def test_the_doctor_says_whether_spans_go_out_and_where(
         return next(check["finding"] for check in checks if check["name"] == "traces")
 
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path_factory.mktemp("home")))
-    assert told() == "off; set OTEL_EXPORTER_OTLP_ENDPOINT on workers to enable them"
+    assert told() == "off; set OTEL_EXPORTER_OTLP_ENDPOINT on workers to enable traces"
     give(monkeypatch, {**ASKED["with a password"], "OTEL_EXPORTER_OTLP_HEADERS": "authorization=hush"})
     assert told() == "spans go to http://collector:4318 by OTLP, with no message content"
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "hush")

@@ -287,7 +287,7 @@ def test_what_is_missing_is_said_with_the_lines() -> None:
     opposite = check_support("Sales of lamps increased last winter.", ["Sales of lamps fell last winter."])
     assert render_missing(opposite, "lines 1-2") == 'the sentence says "increased", but lines 1-2 say "fell"'
     dropped = check_support("The lamp is lit at dusk.", ["The lamp is never lit at dusk."])
-    assert render_missing(dropped, "lines 3-3") == 'lines 3-3 say "never", but the sentence does not'
+    assert render_missing(dropped, "lines 3-3") == 'lines 3-3 say "never", which the sentence leaves out'
 
 
 def test_more_of_what_speaks_for_a_sentence_never_lowers_its_score() -> None:

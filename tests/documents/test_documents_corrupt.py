@@ -40,7 +40,7 @@ GOOD = {
 }
 SPREADSHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 DAMAGED_ZIP = "damaged: not a complete zip archive"
-PASSWORD = "protected by a password; save it without one"
+PASSWORD = "protected by a password; save the file without one"
 
 
 def entity_bomb() -> bytes:
@@ -65,7 +65,7 @@ BROKEN = {
     "pdf-password.pdf": (make_pdf_file("Text.", encrypted=True), PASSWORD),
     "pdf-scanned.pdf": (
         make_pdf_file("scan"),
-        "no page has text; it may be a scan (no text was recognised)",
+        "no page has text; the PDF may be a scan (no text was recognised)",
     ),
     "picture-cut.png": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR", "damaged: not a readable picture"),
     "pdf-empty.pdf": (make_pdf_file(""), "empty"),
@@ -83,10 +83,10 @@ BROKEN = {
         "an old Word file; save it as .docx",
     ),
     "pptx-cut.pptx": (GOOD["c.pptx"][:-300], DAMAGED_ZIP),
-    "pptx-nothing.pptx": (make_zip_archive({"ppt/x": b""}), "damaged: a part of it is missing or broken"),
+    "pptx-nothing.pptx": (make_zip_archive({"ppt/x": b""}), "damaged: part of the file is missing or broken"),
     "xlsx-cut.xlsx": (GOOD["d.xlsx"][:-300], DAMAGED_ZIP),
     "xlsx-nothing.xlsx": (make_zip_archive({"xl/x": b""}), "damaged: not a readable spreadsheet"),
-    "xlsx-memory.xlsx": (memory_bomb(), "could not be read (its parser crashed; the file may be damaged)"),
+    "xlsx-memory.xlsx": (memory_bomb(), "could not be read (the parser crashed; the file may be damaged)"),
     "xls-cut.xls": (OLD_SHEETS[:600], "damaged: not a readable spreadsheet"),
     "epub-cut.epub": (GOOD["f.epub"][:-300], DAMAGED_ZIP),
     "epub-drm.epub": (
@@ -205,7 +205,7 @@ def test_an_attachment_that_breaks_its_parser_costs_neither_the_message_nor_the_
     loaded = load_documents([file])
     assert "Silt closed the harbour." in loaded.documents[0].text
     assert loaded.documents[0].text.endswith("[attachment a.csv]\npump,1250\n\n[attachment b.csv]\nvalve,310")
-    reason = "crashed its reader; the file may be damaged"
+    reason = "crashed the parser; the file may be damaged"
     assert loaded.skipped_items == (SkippedItem(name=f"{file}, attachment bomb.xlsx", reason=reason),)
 
 
@@ -214,7 +214,7 @@ def test_an_email_whose_attachments_break_one_parser_after_another_is_its_messag
     file.write_bytes(make_mail_file({f"{number}.xlsx": memory_bomb() for number in range(4)}))
     loaded = load_documents([file])
     assert "Silt closed the harbour." in loaded.documents[0].text
-    reason = "an attachment of this e-mail crashed its reader, so no attachment was read; submit them separately"
+    reason = "an attachment of this e-mail crashed the parser, so none was read; submit the attachments separately"
     assert {one.reason for one in loaded.skipped_items} == {reason}
 
 

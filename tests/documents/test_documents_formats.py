@@ -91,7 +91,7 @@ Item | Cost
 
 In a group.\
 """,
-            ["slide 2: hidden; unhide it to include it"],
+            ["slide 2: hidden; unhide the slide to include it"],
         )
     )
 
@@ -106,7 +106,7 @@ Silt closed the harbour. Порт закрыт. 港口关闭。 Second line | 1.
 3 | TRUE | 2026-01-02 03:04:05
  |  | 0.3\
 """,
-            ["sheet Lists: hidden; unhide it to include it"],
+            ["sheet Lists: hidden; unhide the sheet to include it"],
         )
     )
 
@@ -185,7 +185,7 @@ def test_emails_within_emails_are_read_to_a_depth(tmp_path: Path) -> None:
     inside = "attachment 1.eml of attachment 2.eml of attachment 3.eml"
     assert f"\n[{inside}]\nFrom: " in text
     assert "deepest" not in text
-    assert left_out == [f"attachment 0.eml of {inside}: nested more than 3 e-mails deep; submit it separately"]
+    assert left_out == [f"attachment 0.eml of {inside}: nested more than 3 e-mails deep; submit this e-mail separately"]
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ def test_a_file_over_the_limit_of_its_kind_is_refused_with_its_size(tmp_path: Pa
     with file.open("r+b") as big:
         big.truncate(limit + 1_500_000)
     megabytes = limit // 1_000_000
-    refusal = rf"{megabytes + 1}\.5 MB; the maximum for a file of this kind is {megabytes} MB\. Split it"
+    refusal = rf"{megabytes + 1}\.5 MB; the maximum for this kind of file is {megabytes} MB\. Split the file"
     with pytest.raises(BadInput, match=refusal):
         load_documents([file])
 

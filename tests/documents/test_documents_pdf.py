@@ -11,13 +11,13 @@ from waystation.documents.readers.formats import extract_file
 
 CONTRACT = "The retention period is thirty days and the liability cap is 250,000 euros."
 WITHOUT_MAP = dict.fromkeys(CONTRACT, "")
-UNREADABLE = "its fonts do not say which letters they draw"
+UNREADABLE = "the PDF's fonts do not say which letters they draw"
 
 
 @pytest.mark.parametrize("first_glyph", [1, 3, 29, 36, 65, 97, 300])
 def test_a_font_without_a_map_gives_no_text(first_glyph: int) -> None:
     # Its glyphs are numbered, and some of the numbers are those of controls, of punctuation or of letters.
-    with pytest.raises(UnreadableFileError, match=f"none of its pages can be read, because {UNREADABLE}"):
+    with pytest.raises(UnreadableFileError, match=f"no page can be read, because {UNREADABLE}"):
         extract_file(make_pdf_file(CONTRACT, maps=WITHOUT_MAP, first_glyph=first_glyph), "a.pdf")
 
 

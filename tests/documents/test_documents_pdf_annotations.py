@@ -60,9 +60,9 @@ def test_comments_stamps_files_and_hidden_fields_are_named() -> None:
     assert [part.text for part in read.parts] == ["Application"]
     assert list_omissions(read) == [
         "comments of page 1: not read",
-        "struck-out text of page 1: a comment strikes out words, which agents see as normal text",
+        "struck-out text of page 1: a comment strikes out words, but agents see them as normal text",
         "stamps of page 1: not read",
         "attachments of page 1: not read",
-        "hidden text of page 1: readers of the pages do not see it",
+        "hidden text of page 1: invisible to readers of the pages",
         "attachment offer.csv: a file inside the PDF; submit it separately",
     ]

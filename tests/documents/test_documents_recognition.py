@@ -35,7 +35,7 @@ from waystation.documents.readers.recognition import (
 )
 
 ARTICLE = "The cap is 250,000 euros."
-NO_LETTERS = "its fonts do not say which letters they draw"
+NO_LETTERS = "the PDF's fonts do not say which letters they draw"
 
 
 class FakeRecogniser:

@@ -143,12 +143,12 @@ def test_what_is_on_slides_and_not_text_is_named() -> None:
     )
     assert first(content) == "Text."
     assert list_omissions(extract_file(content, "a.pptx")) == [
-        "slide 2: hidden; unhide it to include it",
+        "slide 2: hidden; unhide the slide to include it",
         "charts of slide 1: not read",
         "embedded objects of slide 1: not read",
         "comments of slide 1: not read",
         "footers of slide 1: not read",
-        "hidden text of slide 1: readers of the slides do not see it",
+        "hidden text of slide 1: invisible to readers of the slides",
     ]
 
 

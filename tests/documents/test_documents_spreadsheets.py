@@ -104,8 +104,8 @@ def test_hidden_rows_and_columns_are_not_read_and_named() -> None:
     read = extract_file(made(write), "a.xlsx")
     assert read.parts[0].text.split("\n") == ["a1 | c1", "a4 | c4", "a6 | c6"]
     assert list_omissions(read) == [
-        "rows 2–3, 5 of sheet Costs: hidden, perhaps by a filter; unhide them to include them",
-        "columns B, D–E of sheet Costs: hidden; unhide them to include them",
+        "rows 2–3, 5 of sheet Costs: hidden, perhaps by a filter; only visible rows are read",
+        "columns B, D–E of sheet Costs: hidden; only visible columns are read",
     ]
 
 
@@ -198,7 +198,7 @@ def test_opendocument_tables_keep_as_much() -> None:
         "Unaudited.",
     ]
     assert list_omissions(read) == [
-        "rows 3–4 of sheet Costs: hidden, perhaps by a filter; unhide them to include them",
+        "rows 3–4 of sheet Costs: hidden, perhaps by a filter; only visible rows are read",
         "comments of sheet Costs (1): not read",
     ]
 
@@ -271,8 +271,8 @@ def test_old_excel_files_show_errors_and_marks_and_hide_what_is_hidden() -> None
     read = extract_file(compound({"Workbook": old_book(b"".join(cells), fonts + looks)}), "a.xls")
     assert read.parts[0].text == "410 | #N/A | #DIV/0! | ~~500~~\n7"
     assert list_omissions(read) == [
-        "row 2 of sheet Costs: hidden, perhaps by a filter; unhide them to include them",
-        "column E of sheet Costs: hidden; unhide them to include them",
+        "row 2 of sheet Costs: hidden, perhaps by a filter; only visible rows are read",
+        "column E of sheet Costs: hidden; only visible columns are read",
         "comments of sheet Costs (1): not read",
     ]
 
@@ -384,8 +384,8 @@ def test_a_binary_workbook_keeps_as_much_as_any_other() -> None:
         ("sheet Costs, text boxes", "Unaudited."),
     ]
     assert list_omissions(read) == [
-        "row 2 of sheet Costs: hidden, perhaps by a filter; unhide them to include them",
-        "column E of sheet Costs: hidden; unhide them to include them",
+        "row 2 of sheet Costs: hidden, perhaps by a filter; only visible rows are read",
+        "column E of sheet Costs: hidden; only visible columns are read",
         "comments of sheet Costs (2): not read",
         "charts of sheet Costs (1): not read",
         "embedded objects of sheet Costs (1): not read",

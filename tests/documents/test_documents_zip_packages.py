@@ -98,9 +98,9 @@ def test_a_missing_broken_or_protected_chapter_costs_that_chapter() -> None:
     read = extract_file(make_zip_archive(found), "a.epub")
     assert [part.place for part in read.parts] == ["chapter Beginnings"]
     assert list_omissions(read) == [
-        "section 2 (OEBPS/two.xhtml): damaged: a part of it is missing or broken",
+        "section 2 (OEBPS/two.xhtml): damaged: part of the file is missing or broken",
         "section 3 (OEBPS/end.xhtml): protected against copying (DRM); only the shop's own program can open it",
-        "section 4 (not in the book): damaged: a part of it is missing or broken",
+        "section 4 (not in the book): damaged: part of the file is missing or broken",
     ]
 
 
@@ -148,7 +148,7 @@ def test_a_bad_sheet_and_a_chart_cost_themselves_alone() -> None:
     assert join_extracted_parts(read).text == "[sheet Costs]\na | b\n1 | 2\n\n[sheet Last]\nc | d"
     assert list_omissions(read) == [
         "sheet Chart: a chart without text",
-        "sheet Gone: damaged: a part of it is missing or broken",
+        "sheet Gone: damaged: part of the file is missing or broken",
         "sheet Broken: damaged: not a readable spreadsheet",
     ]
 
@@ -159,8 +159,8 @@ def test_a_bad_slide_costs_itself_alone() -> None:
     read = extract_file(make_zip_archive(found), "a.pptx")
     assert [part.place for part in read.parts] == ["slide 3"]
     assert list_omissions(read) == [
-        "slide 1: damaged: a part of it is not readable XML",
-        "slide 2: hidden; unhide it to include it",
+        "slide 1: damaged: part of the file is not readable XML",
+        "slide 2: hidden; unhide the slide to include it",
     ]
 
 
@@ -185,8 +185,8 @@ def test_a_sum_says_that_a_cell_was_an_error() -> None:
     )
     assert rows.rows == (("500",),)
     assert rows.cautions == (
-        "t: 2 rows (line 4, 6) with an error (#N/A, #BEZUG!) instead of a value in column Revenue; where its other "
-        "cells are numbers or dates these are NULL, and sums, counts and averages without them",
+        "t: 2 rows (line 4, 6) with an error (#N/A, #BEZUG!) instead of a value in column Revenue; if the other "
+        "cells of the column are numbers or dates, the errors are NULL, and sums, counts and averages ignore them",
     )
 
 

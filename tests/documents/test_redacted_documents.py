@@ -206,7 +206,7 @@ async def test_an_agent_hears_why_a_document_is_not_shown_and_goes_on(bare_env: 
     box = replace(bare_env.agent_deps, redactor=redactor, redacted_documents=documents).build_role_toolbox("research")
     refused = await box.run(make_tool_use("read_document", name="slow.md"), site)
     assert refused.is_error
-    assert refused.content.startswith("slow.md could not be redacted (it takes too long, or redaction fails at it)")
+    assert refused.content.startswith("slow.md could not be redacted (redaction takes too long, or fails)")
     assert site.notes == [TEXT_LEFT_OUT]
     assert "1| Tide." in (await box.run(make_tool_use("read_document", "c2", name="other.md"), site)).content
     found = await box.run(make_tool_use("search_documents", "c3", query="before after tide"), site)

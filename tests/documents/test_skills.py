@@ -250,7 +250,7 @@ async def test_an_agent_reads_a_skill_and_its_files_by_tools(bare_env: AgentEnvi
     body = await toolbox.run(make_tool_use("read_skill", name="tide-tables"), site)
     assert body.content == (
         '<procedure name="tide-tables">\n# Tide tables\nRead `references/datum.md` first.\n</procedure>\n'
-        "Files of it, which read_skill_file shows: references/datum.md, scripts/run.py."
+        "Files of this procedure, which read_skill_file shows: references/datum.md, scripts/run.py."
     )
     for name in ("references/datum.md", "./references/datum.md"):
         datum = await toolbox.run(make_tool_use("read_skill_file", skill="tides", file=name), site)

@@ -49,9 +49,9 @@ def test_ragged_rows_lose_nothing_and_are_told() -> None:
     assert cells(found) == [("1", "3", "4"), ("2", "", "5"), ("extra", "", "")]
     assert found.names == ["a", "b", "column_3"]
     assert found.cautions == [
-        "t: 1 row (line 2) with more cells than the first row; those beyond are in the columns from number 3 on, "
+        "t: 1 row (line 2) with more cells than the first row; the additional cells are in column 3 and later, "
         "and values may be shifted",
-        "t: 1 row (line 3) with fewer cells than the first row; the missing ones are NULL",
+        "t: 1 row (line 3) with fewer cells than the first row; the missing cells are NULL",
     ]
 
 
@@ -84,7 +84,7 @@ def test_a_heading_alone_is_a_table_of_no_rows() -> None:
         ("a,b\n1,\0", "Line 2 of t has a NUL character"),
         ('a,b\n1,2\n1,"never closed\n3,4', "begins on line 3 cannot be read"),
         ('a,b\n1,"closed" early', "begins on line 2 cannot be read"),
-        ("a,b\n1," + "x" * 200_000, "a cell there is too long"),
+        ("a,b\n1," + "x" * 200_000, "a cell is too long"),
         ("a,b\n1,2\n" + "x," * MAX_COLUMNS, f"Line 3 of t has {MAX_COLUMNS + 1} cells"),
         ("x," * 400 + "\n" + "1,2\n" * 50_000, "t has more than 20,000,000 cells"),
     ],
@@ -167,7 +167,7 @@ def test_lines_above_the_heading_are_no_rows_and_are_told(preamble: str) -> None
     above = preamble.count("\n")
     assert (found.names, found.lines) == (["name", "amount", "unit", "site"], (above + 2, above + 3, above + 4))
     (caution,) = found.cautions
-    assert caution.startswith(f"t: lines 1-{above}, above its heading, are no part of it")
+    assert caution.startswith(f"t: lines 1-{above}, above the heading, are not read as part of the table")
 
 
 def test_a_heading_that_is_shorter_than_its_rows_is_no_preamble() -> None:

@@ -235,7 +235,7 @@ FINE = make_scripted_response(Text(text="ready."))
 @pytest.mark.parametrize(
     ("blocks", "finding"),
     [
-        ((CALL,), "a call of a tool that it was not given"),
+        ((CALL,), "a call of a tool that the request did not offer"),
         ((), "an empty reply, without a call of the tool"),
         ((Thinking(thinking="Hm.", signature="x"),), "only thinking, without a call of the tool"),
         ((Text(text="Four metres."),), "only text, without a call of the tool"),

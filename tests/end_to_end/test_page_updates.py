@@ -402,7 +402,7 @@ def test_a_finished_task_is_scheduled_from_its_page_and_a_refused_form_keeps_wha
         page.get_by_label("At", exact=True).fill("06:30")
         page.get_by_role("button", name="Add the schedule").click()
         paths = page.get_by_label("Files or folders")
-        expect(fault_at(paths)).to_contain_text("Give a whole path")
+        expect(fault_at(paths)).to_contain_text("Give an absolute path")
         expect(page.get_by_label("Every")).to_have_value("day")
         assert find_faults_in_all_layouts(page) == {}
         paths.fill(str(survey))

@@ -163,6 +163,12 @@ async def test_what_is_shown_of_a_text_goes_with_its_last_owner_of_the_tenant(st
     assert "Only first" not in await dump_all_tables(store)
 
 
+async def test_a_redacted_text_is_stored_only_for_a_tenant_that_has_the_original(store: SqlStore) -> None:
+    key = make_redacted_text_key(await kept_task(store, "first"), SHARED.text).replace(tenant="another")
+    await store.save_redacted_text(key, RedactedText(text="redacted for another tenant"))
+    assert "redacted for another tenant" not in await dump_all_tables(store)
+
+
 async def test_of_two_workers_that_keep_what_is_shown_the_first_is_kept(store: SqlStore) -> None:
     key = make_redacted_text_key(await kept_task(store, "first"), SHARED.text)
     await store.save_redacted_text(key, RedactedText(text="one"))

@@ -46,13 +46,13 @@ async def test_nobody_listens_or_nobody_has_the_name() -> None:
 async def test_what_listens_speaks_no_whole_http(words: bytes) -> None:
     async with saying(words) as port:
         assert await told(f"http://127.0.0.1:{port}/") == (
-            "the connection was closed before a whole answer came, or the answer is not HTTP"
+            "the connection was closed before the whole answer arrived, or the answer is not HTTP"
         )
 
 
 async def test_what_listens_speaks_no_tls() -> None:
     async with saying(b"HTTP/1.1 200 OK\r\n\r\n") as port:
-        assert await told(f"https://127.0.0.1:{port}/") == "no TLS could be agreed on"
+        assert await told(f"https://127.0.0.1:{port}/") == "the two sides could not agree on TLS settings"
 
 
 async def test_what_nobody_foresaw_has_details_in_its_kind_and_never_by_its_words() -> None:

@@ -81,8 +81,7 @@ async def test_a_request_says_where_no_grant_fits_under_the_ceiling_and_other_un
             await task.signal(DENY_BUDGET, {"request_id": request_id})
         assert (await task.result()).phase is TaskPhase.PARTIAL
     assert (
-        shown.count("ceiling leaves 2 tokens for grants, too little for its next call: deny the request, or cancel")
-        == 2
+        shown.count("ceiling leaves 2 tokens for grants, too little for the agent's next call: deny the request") == 2
     )
     assert [refusal.reason.rpartition(": ")[2] for refusal in refusals] == [
         "give tokens and no dollars",

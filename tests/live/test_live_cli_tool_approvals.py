@@ -130,7 +130,7 @@ async def test_the_whole_call_of_a_subagent_is_read_in_its_transcript(
         await client.deny(at.task.id, request_id=request.request_id, by="Ada", note="not now")
         await at.task.result()
     assert "Brest " * 15 in format_message(said[-1])
-    assert "They say: not now" in at.find_tool_results(step="harbours.1")[0].content
+    assert "The person says: not now" in at.find_tool_results(step="harbours.1")[0].content
     assert at.tool.sent == []
 
 

@@ -207,6 +207,6 @@ async def test_an_agent_that_was_edited_can_still_be_denied(server: Client, tmp_
             await task.signal(DENY_BUDGET, {"request_id": request_id, "by": "Ada"})
         ended = await task.result()
     assert nothing.state == "refused"
-    assert nothing.reason.startswith("there is too little to gain")
+    assert nothing.reason.startswith("not compacted: a compaction would save too little")
     assert ended.phase is TaskPhase.PARTIAL
     assert [edit.state for edit in ended.context_edits] == ["refused", "refused"]

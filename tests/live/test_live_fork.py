@@ -85,7 +85,7 @@ async def test_a_fork_pays_only_for_the_step_that_begins_anew_and_for_what_build
     assert second.totals.spent.tokens == bill.total.calls * CALL_TOKENS == len(CALLS_FROM_WEIGH) * CALL_TOKENS
     assert paid.total.calls * CALL_TOKENS == WORK_TOKENS
     assert second.reused == ReusedWork(task_id=first.task_id, agents=("harbours", "tides"))
-    assert f"Reused from {first.task_id}, where it was paid: harbours, tides." in second.notes
+    assert f"Reused from {first.task_id} (paid there): harbours, tides." in second.notes
     assert "Weigh the tides twice." in contract
     assert documents[0] == documents[1]
     assert kept.messages == original.messages
@@ -106,8 +106,8 @@ async def test_a_fork_of_a_fork_names_who_paid_for_what(server: Client, tmp_path
     payers = {"harbours": first, "tides": first}
     assert third.reused == ReusedWork(task_id=second, agents=("harbours", "tides", "weigh"), payers=payers)
     assert third.notes[:2] == (
-        f"Reused from {second}, paid in {first}: harbours, tides.",
-        f"Reused from {second}, where it was paid: weigh.",
+        f"Reused from {second} (paid in {first}): harbours, tides.",
+        f"Reused from {second} (paid there): weigh.",
     )
     assert fourth.reused is not None
     assert fourth.reused.payers == {**payers, "weigh": second}

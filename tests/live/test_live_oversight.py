@@ -108,7 +108,7 @@ async def test_a_revision_that_may_cost_much_waits_for_a_person_and_denied_the_p
     assert [step.id for step in waiting.steps] == ["harbours", "tides", "weigh", "write"]
     assert waiting.approvals[0].requested.tokens == 5_000
     (refused,) = ended.rejected_messages
-    assert "this is a revision of the plan" in refused.reason
+    assert "a revision of the plan cannot be edited" in refused.reason
     assert ended.phase is TaskPhase.DONE
     assert of(crew, "fog") == (RESEARCH_CALLS if agrees else 0)
     assert [step.id for step in versions[-1].plan.steps if step.id == "fog"] == (["fog"] if agrees else [])

@@ -235,7 +235,7 @@ async def test_a_worker_without_the_key_says_so_and_the_work_goes_on_when_one_ha
     (said, *_) = await failures(server)
     own = build_payload_codec(WITH_KEY).key_id
     assert said.startswith(f"a payload in Temporal is encrypted with key '{own}', and {there}")
-    assert "set WAYSTATION_KEY to the key that it was written with" in said
+    assert "set WAYSTATION_KEY to the key of the payload" in said
     assert said in caplog.text
     async with serving(right):
         assert await limit_is(right, 70_000)
@@ -245,7 +245,7 @@ async def test_a_client_without_the_key_is_told_so_by_what_it_asks(server: Clien
     right, wrong = await make_client_with_keys(server, WITH_KEY), await make_client_with_keys(server, OTHER_KEY)
     await limit(right, 70_000)
     async with serving(right):
-        with pytest.raises(WrongKey, match="set WAYSTATION_KEY to the key that it was written with"):
+        with pytest.raises(WrongKey, match="set WAYSTATION_KEY to the key of the payload"):
             await session_of(wrong).query(SessionWorkflow.account)
 
 

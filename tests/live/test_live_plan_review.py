@@ -108,7 +108,7 @@ async def test_agents_start_with_the_shares_that_a_person_gave_and_shares_over_t
     ):
         await counter.submit(under=make_task_config(budget=20_450).replace(review_plan=True))
         task_id = (await waiting(counter)).task_id
-        with pytest.raises(BadInput, match=r"add up to 24,000 tokens, but only 20,000 tokens are left for the steps"):
+        with pytest.raises(BadInput, match=r"add up to 24,000 tokens, but the steps have only 20,000 tokens left"):
             await client.review_plan(task_id, sharing("12k", "12k", "", ""))
         over = await kept(counter, sharing("12k", "12k", "", ""))
 
@@ -127,7 +127,7 @@ async def test_agents_start_with_the_shares_that_a_person_gave_and_shares_over_t
     assert sent_from is not None
     assert len(sent_from.identities) == 1
     assert [refusal.reason for refusal in progress.rejected_messages] == [
-        "the shares add up to 24,000 tokens, but only 20,000 tokens are left for the steps"
+        "the shares add up to 24,000 tokens, but the steps have only 20,000 tokens left"
     ]
     assert [step.share for step in versions[-1].plan.steps] == ["8k", "40%", "", ""]
     assert len(versions) == 2, "the refused one is none of them"
@@ -255,7 +255,7 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
         progress = await counter.get_task_handle().result()
         code, _, late = await run_cli(capsys, "plan", task_id, "--file", str(mended))
         assert code == 1
-        assert " ".join(late.split()).startswith(f"refused: {task_id} has ended: done: the plan, of 4 steps, ")
+        assert " ".join(late.split()).startswith(f"refused: {task_id} has ended: done: the plan with 4 steps ")
         assert "by Ada" in late
         monkeypatch.setenv("EDITOR", shlex.join(["touch", str(tmp_path / "opened")]))
         code, _, late = await run_cli(capsys, "plan", task_id, "--edit")

@@ -164,7 +164,7 @@ async def test_a_task_ends_with_a_report_within_its_budget_at_an_endpoint_with_g
     assert used.estimated == (used.total if "no usage" in gaps else 0)
     assert ("are an upper bound" in report) == ("no usage" in gaps)
     assert all(line.answered_by == (("another-model",) if "another model" in gaps else ()) for line in bill.lines)
-    named = "crew was requested, but the replies name another-model"
+    named = "the model crew was requested, but the replies name another-model"
     assert (named in report) == ("another model" in gaps)
     assert progress.totals.possibly_billed == 0
     if "no count" in gaps:
@@ -196,7 +196,7 @@ async def test_what_another_attempt_cannot_change_is_asked_once_and_the_agent_de
         ("partial", "the API key was not accepted"),
         ("partial", "the request is too large"),
         ("partial", "the request was refused"),
-        ("partial", "the API key lacks the permission for this"),
+        ("partial", "the API key lacks permission for this request"),
     ]
     assert [provider.asked[call] for call in failing] == [1, 1, 1, 1]
     assert progress.totals.possibly_billed == 0
@@ -253,8 +253,8 @@ async def test_the_delay_that_the_provider_names_is_when_its_call_is_made_again(
 
 
 DECLINED = (
-    "the model declined to answer 2 times in a row: rephrase the question, leave out the document that causes this, or "
-    "choose another model (WAYSTATION_ROLES__RESEARCH__MODEL) or a fallback for its endpoint"
+    "the model declined to answer 2 times in a row: rephrase the question, leave out the document that causes this, "
+    "choose another model (WAYSTATION_ROLES__RESEARCH__MODEL), or set a fallback for the model's endpoint"
 )
 
 
@@ -323,7 +323,7 @@ async def test_where_nobody_is_asked_a_broken_endpoint_ends_the_step_and_the_rep
         report = await counter.store.get_text(progress.report or "", SYSTEM_SCOPE)
     assert progress.phase is TaskPhase.PARTIAL
     (weigh,) = (step for step in progress.steps if step.id == "weigh")
-    assert weigh.reason.startswith("5 calls in a row brought no reply that can be used")
+    assert weigh.reason.startswith("5 model calls in a row got no usable reply")
     assert "the last one: the provider failed (status 500, api_error" in report
 
 

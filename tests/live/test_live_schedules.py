@@ -137,7 +137,9 @@ async def test_a_schedule_that_fails_three_times_pauses_itself_and_the_server_ha
     assert refused.view.last.endswith("(failure 1 in a row)")
     assert gone.view.last.startswith("failed: 1 of the paths of its documents no longer exist")
     assert [one.view.paused for one in (refused, gone, paused, resumed)] == [False, False, True, False]
-    assert paused.view.note == ("paused after 3 failures in a row: look for the cause in its last run, then resume it")
+    assert paused.view.note == (
+        "paused after 3 failures in a row: look for the cause in the last run, then resume the schedule"
+    )
     assert paused.view.last.endswith("(failure 3 in a row)")
     assert b"ScheduledRunFailed" in told
     assert [words for words in (QUESTION, "Nordvik", str(platform.docs), "docs") if words.encode() in told] == []

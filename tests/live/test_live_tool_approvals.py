@@ -84,7 +84,7 @@ async def test_a_denied_call_is_an_error_that_its_agent_works_with(
     assert at.tool.sent == ["Cadiz"]
     refused, sent = at.find_tool_results()
     assert (refused.is_error, sent.is_error) == (True, False)
-    assert "They say: Brest is closed" in refused.content
+    assert "The person says: Brest is closed" in refused.content
     assert progress.phase is TaskPhase.DONE
     assert [one.decision for one in progress.approvals] == ["denied", "approved"]
 

@@ -89,7 +89,7 @@ async def test_a_task_with_the_preset_searches_and_reads_within_its_limits_and_a
     # An address that the agent cannot have read yet, one that it composed, and words that are no key words.
     for refused in (guessed, composed, carrying):
         assert refused.is_error
-        assert "this task asks nobody" in refused.content
+        assert "this task asks no one" in refused.content
     assert "This task allows you 2 searches" in beyond.content
 
 

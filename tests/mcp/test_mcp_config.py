@@ -75,8 +75,8 @@ def test_values_whose_name_says_so_are_secrets_and_are_shown_nowhere(tmp_path: P
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
-        ({}, "mcpServers.web: it needs either command or url, and not both"),
-        ({"command": "x", "url": "http://h"}, "mcpServers.web: it needs either command or url, and not both"),
+        ({}, "mcpServers.web: it needs either command or url, not both"),
+        ({"command": "x", "url": "http://h"}, "mcpServers.web: it needs either command or url, not both"),
         (
             {"type": "sse", "url": "http://h"},
             "mcpServers.web: its type may be stdio, http, streamable-http, streamableHttp; older transports are not "
@@ -109,7 +109,7 @@ def test_what_cannot_be_used_is_named_by_its_place(tmp_path: Path, entry: JsonVa
         ('{"mcpServers":\n{,}}', "is not JSON (line 2, column 2"),
         ('{"servers": {}}', "cannot be used: mcpServers: it is missing"),
         ("[]", "cannot be used: the file: "),
-        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "a is defined twice in the same place"),
+        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "a is defined twice in the same object"),
         ("\udcff", "is not UTF-8"),
         ("[" * 100_000, "is nested too deep"),
     ],

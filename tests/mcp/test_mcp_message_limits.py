@@ -32,5 +32,5 @@ def test_of_a_message_that_is_too_long_only_its_ends_are_held() -> None:
 
 
 def test_a_message_that_is_too_long_and_answers_nothing_ends_the_server() -> None:
-    with pytest.raises(ValueError, match="it is unknown which call was answered"):
+    with pytest.raises(ValueError, match="the message does not say which call it answers"):
         line(*[b"x" * MOST] * 2).to_message()

@@ -55,7 +55,7 @@ async def test_a_server_that_no_task_names_is_not_started(tmp_path: Path) -> Non
 async def test_a_name_that_the_file_does_not_have_is_told(tmp_path: Path) -> None:
     async with aclosing(open_servers(tmp_path, shop=make_sample_server_entry(allow=["echo"]))) as servers:
         found = await servers.list_tools(servers=["no-such", "shop"])
-    reason = "the config file of the worker has no tool server of that name"
+    reason = "the config file of the worker has no tool server with this name"
     assert found.hidden[-1] == HiddenTool(server="no-such", tool="", reason=reason)
     assert {spec.server for spec in found.tools} == {"shop"}
 

@@ -75,7 +75,7 @@ async def test_a_failure_of_a_tool_is_a_result_that_says_so(tool_caller: ToolCal
 
 async def test_what_is_no_text_is_named_and_left_out(tool_caller: ToolCaller) -> None:
     result = await tool_caller.call_tool("picture")
-    assert result.text == "(An image of type image/png and about 1,005 bytes was left out: it is no text.)"
+    assert result.text == "(An image of type image/png and about 1,005 bytes was left out: it is not text.)"
 
 
 async def test_a_huge_result_is_an_error_and_the_server_stays(tool_caller: ToolCaller) -> None:
@@ -95,7 +95,9 @@ async def test_a_large_result_is_cut_and_says_how_long_it_was(tool_caller: ToolC
 
 
 async def test_a_server_that_crashed_is_started_anew(tool_caller: ToolCaller) -> None:
-    with pytest.raises(ToolServerFailed, match=r"^the connection to the tool server shop failed: it ended, or sent "):
+    with pytest.raises(
+        ToolServerFailed, match=r"^the connection to the tool server shop failed: the server ended, or sent "
+    ):
         await tool_caller.call_tool("crash")
     assert (await tool_caller.call_tool("echo", words="again")).text == "again"
 

@@ -28,7 +28,7 @@ def test_only_what_is_allowed_is_shown() -> None:
         make_server("list_*", "buy"), [make_tool("list_all"), make_tool("buy"), make_tool("sell")]
     )
     assert [spec.tool for spec in specs] == ["list_all", "buy"]
-    assert [(one.tool, one.reason) for one in hidden] == [("sell", "the config file does not allow it")]
+    assert [(one.tool, one.reason) for one in hidden] == [("sell", "the config file does not allow this tool")]
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ REFUSED: list[tuple[dict[str, JsonValue], str]] = [
         {"type": "object", "description": "x" * 1_000_000},
         "its schema has 1,000,037 characters; at most 16,000 are accepted",
     ),
-    ({"type": "string"}, "its schema is not a single object, and models accept no other"),
-    ({"type": "object", "anyOf": [{}]}, "its schema is not a single object, and models accept no other"),
+    ({"type": "string"}, "its schema is not a single object, as models require"),
+    ({"type": "object", "anyOf": [{}]}, "its schema is not a single object, as models require"),
     ({"type": "object", "properties": {"a b": {}}}, "its schema has an argument name that models do not accept"),
     ({"type": "object", "properties": {"a": {"type": "text"}}}, "its schema is not valid JSON Schema"),
     (
         {"type": "object", "properties": {"a": {"type": [1, *([number] for number in range(100))]}}},
-        "its schema has a list of more than 100 that are neither all words nor all numbers",
+        "its schema has a list of over 100 values that are neither all words nor all numbers",
     ),
 ]
 
@@ -102,7 +102,7 @@ def test_the_schemas_of_a_server_are_bounded_together() -> None:
     schema: dict[str, JsonValue] = {"type": "object", "properties": {"a": {"enum": ["x" * 15_000]}}}
     specs, hidden = filter_server_tools(make_server(), [make_tool(f"t{number}", schema=schema) for number in range(40)])
     assert len(specs) == 26
-    assert {one.reason for one in hidden} == {"the schemas of its server have more than 400,000 characters together"}
+    assert {one.reason for one in hidden} == {"its server's schemas together have more than 400,000 characters"}
 
 
 def test_a_description_is_marked_bounded_and_has_nothing_that_a_person_cannot_see() -> None:

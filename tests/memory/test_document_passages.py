@@ -103,7 +103,7 @@ def test_which_documents_do_not_all_reach_memory_is_told_with_the_setting_that_d
         "## Not all in memory",
         "",
         "The agents of this task could read all documents. Memory keeps 100 of their 200 characters for later tasks "
-        "(WAYSTATION_REMEMBERED_CHARACTERS). It lacks:",
+        "(WAYSTATION_REMEMBERED_CHARACTERS). Memory lacks:",
         "",
         "- 10.md",
     ]

@@ -38,7 +38,7 @@ async def test_no_model_is_downloaded_unasked(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("FASTEMBED_CACHE_PATH", str(tmp_path))
     with pytest.raises(MemoryUnavailable, match="not in the cache of fastembed, and Waystation downloads no models"):
         await FastEmbedder.create(None, None).embed(["text"])
-    with pytest.raises(MemoryUnavailable, match=f"{tmp_path} does not have the files of the model {STATIC}"):
+    with pytest.raises(MemoryUnavailable, match=f"{tmp_path} lacks files that fastembed needs for the model {STATIC}"):
         await FastEmbedder.create(STATIC, tmp_path).embed(["text"])
 
 

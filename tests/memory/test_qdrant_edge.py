@@ -49,7 +49,7 @@ async def test_what_was_stored_survives_kill_9_and_the_memory_opens_again(tmp_pa
 
 async def test_a_second_opening_in_this_process_is_refused_until_the_first_is_closed(tmp_path: Path) -> None:
     first = await QdrantEdgeMemory.open(tmp_path / "memory", "compass", 4)
-    with pytest.raises(MemoryUnavailable, match="already open, here or in another process"):
+    with pytest.raises(MemoryUnavailable, match="already open, in this or another process"):
         await QdrantEdgeMemory.open(tmp_path / "memory", "compass", 4)
     await first.aclose()
     again = await QdrantEdgeMemory.open(tmp_path / "memory", "compass", 4)

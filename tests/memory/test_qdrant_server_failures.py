@@ -141,7 +141,7 @@ async def test_what_the_server_quotes_of_a_refused_request_goes_nowhere(
 ) -> None:
     await memory.count("t1")
     qdrant.fail_next(1, 422)
-    with pytest.raises(MemoryUnavailable, match=r"rejects the data that it was sent \(HTTP 422\)") as caught:
+    with pytest.raises(MemoryUnavailable, match=r"rejects the data in the request \(HTTP 422\)") as caught:
         await memory.upsert([make_passage("sensitive", dense=EAST)])
     assert "sensitive" not in f"{caught.value!r}"
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
@@ -163,7 +163,7 @@ async def test_a_closed_memory_is_unavailable(memory: QdrantServerMemory) -> Non
         (StatusCode.INTERNAL, "failed"),
         (StatusCode.UNAUTHENTICATED, "does not accept the key"),
         (StatusCode.PERMISSION_DENIED, "does not accept the key"),
-        (StatusCode.INVALID_ARGUMENT, "rejects the data that it was sent"),
+        (StatusCode.INVALID_ARGUMENT, "rejects the data in the request"),
     ],
 )
 async def test_failures_over_grpc_mean_the_same(code: StatusCode, words: str) -> None:

@@ -49,7 +49,7 @@ async def error_of(answer: ScriptedAnswer) -> ModelError:
     [
         (400, "invalid_request_error", "the request was refused"),
         (401, "authentication_error", "the API key was not accepted"),
-        (403, "permission_error", "the API key lacks the permission for this"),
+        (403, "permission_error", "the API key lacks permission for this request"),
         (404, "not_found_error", "there is no such model or endpoint"),
         (413, "request_too_large", "the request is too large"),
         (422, "invalid_request_error", "the request was refused"),
@@ -302,7 +302,7 @@ async def test_a_refusal_has_the_category_that_the_provider_gives(details: JsonV
         ("pause_turn", StopReason.PAUSE_TURN, ""),
         ("stop_sequence", StopReason.STOP_SEQUENCE, ""),
         ("coffee_break", StopReason.UNKNOWN, "coffee_break"),
-        (f"{SECRET}!", StopReason.UNKNOWN, "(not shown: it is no name of the protocol)"),
+        (f"{SECRET}!", StopReason.UNKNOWN, "(not shown: the protocol has no such name)"),
     ],
 )
 async def test_a_reply_that_stopped_for_a_rare_or_new_reason_is_a_reply(

@@ -109,7 +109,7 @@ async def test_where_all_are_away_it_is_worth_another_attempt_and_all_are_asked_
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (ModelAuthenticationError("no"), "no; its key is the worker's FIRST_KEY, which is not set there"),
+        (ModelAuthenticationError("no"), "no; the key is the worker's FIRST_KEY, which is not set there"),
         (ModelNotFoundError("gone"), f"gone; check the name and the endpoint with `waystation doctor --model {FIRST}`"),
         (ModelUnavailable("slow down", retry_after=2, possibly_billed=False), "slow down"),
         (SpendingLimitReached("no money"), "no money"),
@@ -132,7 +132,7 @@ async def test_a_key_that_is_set_is_named_and_never_shown(monkeypatch: pytest.Mo
     switch = ModelRouter(ScriptedModel([]), None, {"first": first}, places(), keys={"first": "FIRST_KEY"})
     with pytest.raises(ModelAuthenticationError) as raised:
         await switch.complete(REQUEST)
-    assert str(raised.value) == f"{FIRST}: no; its key is the worker's FIRST_KEY"
+    assert str(raised.value) == f"{FIRST}: no; the key is the worker's FIRST_KEY"
 
 
 async def test_a_page_in_the_place_of_a_reply_sends_the_call_to_the_next() -> None:
@@ -256,7 +256,7 @@ REFUSALS: dict[tuple[int, str, str], tuple[str, type[ModelError]]] = {
     (429, "", "You exceeded your current quota"): ("no credit", SpendingLimitReached),
     (429, "rate_limit_exceeded", ""): ("rate limit", ModelUnavailable),
     (401, "", ""): ("was not accepted", ModelAuthenticationError),
-    (403, "", ""): ("lacks the permission for this", ModelAuthenticationError),
+    (403, "", ""): ("lacks permission for this", ModelAuthenticationError),
     (424, "ModelErrorException", ""): ("the model failed", ModelUnavailable),
     (200, "throttlingException", ""): ("rate limit", ModelUnavailable),
     (200, "insufficient_quota", ""): ("the provider failed", ModelUnavailable),
@@ -309,7 +309,7 @@ BROKEN: list[tuple[dict[str, object], str, str]] = [
     ({"kind": "foundry"}, "x", "it needs a resource or a base_url"),
     ({"kind": "compatible", "base_url": "http://a/v1"}, "x", "without /v1"),
     ({"kind": "openai", "base_url": "http://a/v1/chat/completions"}, "x", "without /chat/completions"),
-    ({"kind": "openai", "base_url": "a.test"}, "x", "not the http or https address"),
+    ({"kind": "openai", "base_url": "a.test"}, "x", "must be the http or https address"),
     ({"kind": "tele pathy"}, "x.kind", ""),
     ({"kind": "openai", "key": "sk-1"}, "x.key", ""),
     ({"kind": "openai", "base_url": 5}, "x.base_url", ""),

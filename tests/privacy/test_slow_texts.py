@@ -168,7 +168,7 @@ async def test_texts_of_signs_alone_are_not_one_text(store: SqlStore) -> None:
 async def test_while_the_store_is_away_the_work_waits() -> None:
     away = InMemorySlowTextStore()
     away.failing = True
-    with pytest.raises(RedactionFailed, match="the list of texts that take too long cannot be read"):
+    with pytest.raises(RedactionFailed, match="the list of texts that take too long to redact cannot be read"):
         await worker(away, Stuck()).redact([FINE], TextDestination.TOOL_RESULT, TENANT)
 
 

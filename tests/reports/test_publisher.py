@@ -142,7 +142,7 @@ async def test_what_does_not_hold_is_marked_where_it_stands_and_the_report_opens
     await submit_deliverable(env, "writing", DRAFT)
     _, report = await publish_report(env)
     assert f'"and was dredged" [harbour.md:1-2]{FAILED_CITATION_MARK}.' in report
-    assert "> **Partial.** 3 of 6 citations failed the check. Each is marked in the text" in report
+    assert "> **Partial.** 3 of 6 citations failed the check. Each fault is marked in the text" in report
     assert report.index("**Partial.**") < report.index("**Question.**")
     assert report.count(FAILED_CITATION_MARK) == 3
 
@@ -171,10 +171,10 @@ async def test_a_sentence_with_a_figure_that_its_lines_lack_is_marked_and_makes_
 ) -> None:
     await submit_deliverable(env, "writing", UNSUPPORTED)
     outcome, report = await publish_report(env)
-    reason = "1 of 2 cited sentences states a figure, date or name that its lines do not contain"
+    reason = "1 of 2 cited sentences states a figure, date or name that the cited lines do not contain"
     assert (outcome.version.phase, outcome.failed) == (TaskPhase.PARTIAL, 0)
     assert outcome.partial_reason == f"The report is partial: {reason}."
-    assert f"> **Partial.** {reason}. Each is marked in the text and listed below with the reason." in report
+    assert f"> **Partial.** {reason}. Each fault is marked in the text and listed below with the reason." in report
     assert "[harbour.md:1-1]. It was dug in 1812, they say [harbour.md:1-1]⁽¹⁾." in report
     assert '\n\n- ⁽¹⁾ "1812" is not in line 1 of harbour.md\n\n## About this report' in report
     assert [(one.verdict, one.missing) for one in extract_cited_sentences(report)] == [
@@ -309,8 +309,8 @@ async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_ho
 - Names the cause: **met** in “Year” [harbour.md:1-1]
 - Gives depths: **not met**, because “Causes” has a citation that failed the check
 - Quotes the keeper: **not met**, because “Bare” has no citation
-- Tells of <SECRET_0123456789ab>: **not met**, because its writer says: The documents are silent on it.
-- Gives a year: **not judged**, because its writer names no section that meets it, and gives no reason
+- Tells of <SECRET_0123456789ab>: **not met**, because the report's writer says: The documents are silent on it.
+- Gives a year: **not judged**, because the report's writer names no section that meets it, and gives no reason
 
 """)
     assert "Names the cause" not in extract_answer(report)

@@ -67,7 +67,7 @@ def test_a_report_names_on_top_some_of_many_agents_that_ended_early_and_none_of_
     early = [research.replace(id=f"research-1.{n}", state="partial", reason="lost") for n in range(1, 7)]
     written = render_written_part(make_report_parts(progress=PAUSED.replace(steps=(*others, *early))))
     assert "> **Steps that ended early:** research-1.1 (lost); " in written
-    assert "research-1.4 (lost); and 2 more, listed at the end. Of these, the report has" in written
+    assert "research-1.4 (lost); and 2 more, listed at the end. From these steps, the report contains" in written
     done = [step.replace(state="done") for step in PAUSED.steps]
     assert "ended early" not in render_written_part(make_report_parts(progress=PAUSED.replace(steps=tuple(done))))
 
@@ -104,7 +104,8 @@ def test_a_finished_report_and_how_it_came_about() -> None:
     ) == snapshot("""\
 # The silted harbour
 
-> **Steps that ended early:** research-1 (a person denied it more). Of these, the report has what was found until then.
+> **Steps that ended early:** research-1 (a person denied it more). From these steps, the report \
+contains only what was found before they ended.
 
 **Question.** Why did the harbour silt up?
 
@@ -126,7 +127,7 @@ Whether the report answers the question was not judged.
 - Task `task-0123456789abcdef`, model `claude-sonnet-5-5`, 14 model turns in 4 legs
 - Tokens: 12,000 input, 3,000 cache write, 90,000 cache read, 4,500 output; cost: $0.123456
 - Budget: 41,200 of 200,000 tokens
-- Up to 2,500 tokens may have been billed for calls without a reply; this counts as spent
+- Up to 2,500 tokens may have been billed for calls without a reply; this amount counts as spent
 - Step research-1 ended early: a person denied it more
 - Compactions: 1; they replaced 22,000 tokens, stored 6 passages in memory and redacted 2 private values
 - research-1 asked for 20,000 tokens; 15,000 tokens approved by Ada (name not verified): go on

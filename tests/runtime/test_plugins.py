@@ -105,7 +105,7 @@ def test_a_plugin_that_is_named_and_not_installed_is_told_of_with_what_to_do(
         build_plugin_registry(with_plugins("unit-convert"))
     said = str(refused.value)
     assert "the plug-in unit-convert is enabled but not installed" in said
-    assert "did you mean unit_convert (a tool, of waystation_examples_metadata 1.0)?" in said
+    assert "did you mean unit_convert (a tool, from waystation_examples_metadata 1.0)?" in said
     assert all(group in said for group in PluginGroup)
     assert "`waystation doctor` lists the installed plug-ins" in said
 
@@ -127,7 +127,7 @@ def test_a_name_that_two_packages_have_is_refused_also_in_other_groups(
         (PluginGroup.TOOLS, "def create(): return 5", "acme:create", "makes a int, which is not a PluginToolBase"),
         (PluginGroup.TOOLS, "import nothing_of_that_name", "acme:create", "cannot be imported from acme:create"),
         (PluginGroup.TOOLS, "", "acme:create", "cannot be imported from acme:create"),
-        (PluginGroup.TOOLS, TOOL.format(more='name = "other"'), "acme:Tool", "that of its entry point"),
+        (PluginGroup.TOOLS, TOOL.format(more='name = "other"'), "acme:Tool", "the name of its entry point"),
         (PluginGroup.TOOLS, TOOL.format(more='permission = "hand_in"'), "acme:Tool", "its permission is 'hand_in'"),
         (PluginGroup.TOOLS, TOOL.format(more="ends_run = True"), "acme:Tool", "it ends agent runs"),
         (PluginGroup.TOOLS, TOOL.format(more='roles = ("cooking",)'), "acme:Tool", "research, analysis, writing"),
@@ -261,9 +261,9 @@ def test_doctor_shows_plugins_that_are_enabled_and_those_that_are_not(
     ok, finding = found["plug-ins"]
     enabled, _, others = finding.partition("; installed but not enabled (WAYSTATION_PLUGINS): ")
     assert ok
-    assert enabled.startswith("enabled: redaction (a redactor, of waystation ")
-    assert "unit_convert (a tool, of waystation_examples_metadata 1.0)" in enabled
-    assert "hostile (a tool, of hostile 1.0)" in others
+    assert enabled.startswith("enabled: redaction (a redactor, from waystation ")
+    assert "unit_convert (a tool, from waystation_examples_metadata 1.0)" in enabled
+    assert "hostile (a tool, from hostile 1.0)" in others
     assert "echo (a kind of model endpoint" in others
     assert found["redaction"][1].endswith("; then numbers of tickets")
 

@@ -125,7 +125,7 @@ async def test_a_machine_without_memory_refuses_a_plain_store_if_encryption_is_d
         await store.put_text("a text", TASK_1_SCOPE)
     await (await open_store(restarted.replace(home=tmp_path / "another"))).aclose()
     await attacked(first, *statements)
-    with pytest.raises(StoreError, match=r"demands an encrypted store.*`waystation store reseal`.*from a backup"):
+    with pytest.raises(StoreError, match=r"requires an encrypted store.*`waystation store reseal`.*from a backup"):
         await open_store(restarted)
     assert (await reencrypt_store(restarted)).texts == 1
     await (await open_store(restarted)).aclose()
@@ -138,7 +138,7 @@ async def test_plain_texts_are_read_until_reseal_unless_encryption_is_demanded(t
     keyed = plain.replace(key=SecretStr(KEY))
     async with aclosing(await open_store(keyed)) as store:
         assert await store.get_text(blob, TASK_1_SCOPE) == "a text"
-    with pytest.raises(StoreError, match="demands an encrypted store"):
+    with pytest.raises(StoreError, match="requires an encrypted store"):
         await open_store(keyed.replace(encrypt_at_rest=True))
 
 

@@ -119,7 +119,7 @@ async def test_a_server_whose_ports_are_always_taken_says_so(tmp_path: Path, mon
 async def test_a_server_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
     database = tmp_path / "temporal.db"
     database.write_text("this is no database")
-    with pytest.raises(Unreachable, match=rf"the dev server ended with exit code \d+: {tmp_path}/temporal.log"):
+    with pytest.raises(Unreachable, match=rf"the dev server ended with exit code \d+: see {tmp_path}/temporal.log"):
         async with run_dev_server(database, tmp_path / "temporal.log", 0, 0):
             pass
 
@@ -162,7 +162,7 @@ async def test_a_server_without_ports_out_of_reach_of_pages_says_which_and_what_
             print_run_info(build_run_file(server))
     assert without_ui.startswith("The Temporal UI does not run: all ports that web pages cannot reach are taken (")
     assert str(port) in without_ui
-    assert without_ui.endswith("then `waystation down` and `waystation up`")
+    assert without_ui.endswith("then run `waystation down` and `waystation up`")
     assert "can reach the Temporal server's HTTP API and metrics on 127.0.0.1" in open_to_pages
     said = " ".join(capsys.readouterr().err.split())
     assert without_ui in said

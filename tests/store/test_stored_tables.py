@@ -84,7 +84,7 @@ async def test_the_whole_task_of_the_tests_has_a_row_in_every_table_and_its_word
     assert empty == [], "store_whole_task in tests/support/stored_task.py writes one row of each"
     assert 0 not in (await count_by_table(store, task)).values()
     for text in SEARCHED_COLUMNS:
-        if text.column.name != "name" and text.place != "passages that wait or were withdrawn":
+        if text.column.name != "name" and text.place != "passages not in memory (waiting or withdrawn)":
             async with store.database.read() as connection:
                 said = (await connection.execute(select(text.column))).scalars().all()
             assert any(PERSON in one for one in said), f"no {text.column} has the words of the test"

@@ -100,13 +100,13 @@ def test_an_agent_that_made_no_call_is_given_no_estimate() -> None:
 def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_for() -> None:
     run = asking_run(29_000, 29, 900, 30_000)
     told, more = seen(run), run.proposed_grant + Amount(tokens=40_000)
-    assert "finishing" not in format_budget_forecast(
+    assert "unfinished steps" not in format_budget_forecast(
         BudgetForecastView.from_forecast(told, "research-1"), run.proposed_grant
     )
     text = format_budget_forecast(
         BudgetForecastView.from_forecast(told.replace(cost_to_finish=more), "research-1"), run.proposed_grant
     )
-    assert text.endswith("; finishing may take about 71,000 tokens more than the steps have, at the pace so far")
+    assert text.endswith("; at the pace so far, the unfinished steps may need about 71,000 tokens more than they have")
 
 
 def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth() -> None:
@@ -118,7 +118,7 @@ def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth()
 def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_asked_for() -> None:
     spent = BudgetExhausted(state=LegState(totals=RunUsage()), needed=Amount(tokens=9), unanswered="a cut stream")
     run = make_working_state().runs["research-1"].after_leg(spent)
-    why = "its last call brought no reply and may have been billed: a cut stream"
+    why = "its last model call got no reply and may have been billed: a cut stream"
     assert format_forecast(seen(run), run.proposed_grant) == why
     assert run.finish_partial("a person denied it more").reason == f"a person denied it more; {why}"
     went_on = run.after_grant(Amount(tokens=9)).after_leg(Interrupted(state=LegState(totals=RunUsage(turns=1))))
@@ -136,7 +136,7 @@ def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_as
 )
 def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str) -> None:
     outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).replace(average_turn_cost=each, turns=3)
-    assert f" at its average of {told}, with room for the longest reply" in format_budget_forecast(
+    assert f" at an average of {told}, with room for the longest reply" in format_budget_forecast(
         BudgetForecastView.from_forecast(outlook_of_it, "research-1"), Amount(tokens=1)
     )
 
@@ -144,14 +144,14 @@ def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str)
 @pytest.mark.parametrize(
     ("ceiling", "told"),
     [
-        (Limit(), " at its average of 1,000 tokens, "),
-        (Limit(tokens=230_900), " at its average of 1,000 tokens, "),
+        (Limit(), " at an average of 1,000 tokens, "),
+        (Limit(tokens=230_900), " at an average of 1,000 tokens, "),
         (Limit(tokens=230_899), "the task's ceiling leaves 30,899 tokens for grants: approve no more than that"),
         (Limit(tokens=200_900), "the task's ceiling leaves 900 tokens for grants: approve no more than that"),
         (
             Limit(tokens=200_899),
-            "the task's ceiling leaves 899 tokens for grants, too little for its next call: deny the "
-            "request, or cancel the task",
+            "the task's ceiling leaves 899 tokens for grants, too little for the agent's next call: deny "
+            "the request, or cancel the task",
         ),
     ],
 )
@@ -169,10 +169,10 @@ def test_a_denial_says_who_goes_on_with_what() -> None:
     research = told.replace(work_counts=WorkCounts(notes=1, findings=2), dependent_steps=("weigh", "write"))
     writing = told.replace(work_counts=WorkCounts(sections=2))
     assert format_denial_effect(research, "a") == (
-        "a ends with 1 note and 2 findings; weigh and write continue with that; the report is partial"
+        "a ends with 1 note and 2 findings; weigh and write continue with this result; the report is partial"
     )
     assert format_denial_effect(told.replace(dependent_steps=("weigh",)), "a") == (
-        "a ends with nothing; weigh continues without it; the report is partial"
+        "a ends with nothing; weigh continues without a result; the report is partial"
     )
     assert format_denial_effect(writing, "write") == (
         "write ends with 2 sections; the report is partial and lists the findings of the other steps"
@@ -249,4 +249,4 @@ def test_what_an_agent_has_is_counted_by_kind() -> None:
 def test_an_average_of_few_calls_says_how_many(calls: int, told: str) -> None:
     forecast = seen(asking_run(100, 1, 900, 30_000)).replace(average_turn_cost=Amount(tokens=700), turns=calls)
     view = BudgetForecastView.from_forecast(forecast, "research-1")
-    assert f"at its average of {told} room for the longest reply" in format_budget_forecast(view, Amount(tokens=1))
+    assert f"at an average of {told} room for the longest reply" in format_budget_forecast(view, Amount(tokens=1))

@@ -106,7 +106,7 @@ async def test_a_short_conversation_is_not_worth_a_summary(env: AgentEnvironment
     await env.commit_conversation([build_user_message("m1", "Why did it silt up?")])
     outcome = await edited(env, make_edit_request(env, action="compact"), "It silted up.")
     assert (outcome.state, env.model.calls) == ("refused", 0)
-    assert outcome.reason.startswith("there is too little to gain")
+    assert outcome.reason.startswith("not compacted: a compaction would save too little")
 
 
 async def test_instructions_that_are_not_in_the_store_are_refused_before_anybody_is_asked(

@@ -102,11 +102,11 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
     ),
     "instructions in words": (
         {"action": "compact", "agent": "research-1", "instructions": "keep the tides"},
-        snapshot("instructions: it has characters that are not allowed, or too many or too few"),
+        snapshot("instructions: it is too long or too short, or has characters that are not allowed"),
     ),
     "a text as message": (
         {**PIN, "message": "my secret"},
-        snapshot("message: an id such as m4, which `waystation transcript` shows: letters, digits and - _, 64 at most"),
+        snapshot("message: an id such as m4, which `waystation transcript` shows: at most 64 letters, digits and - _"),
     ),
     "an unknown field": ({**PIN, "sure": True}, snapshot("an unknown field")),
 }

@@ -4,11 +4,18 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.cli.render import format_cost_report
+from waystation.cli.render import format_cost_report, format_temporal_actions
 from waystation.context.transcript import CallIntent, Charge
 from waystation.kernel.amount import Amount
 from waystation.kernel.usage import Usage
-from waystation.tasks.progress import AgentCharge, CostBreakdown, CostLine, UnansweredCall, build_cost_breakdown
+from waystation.tasks.progress import (
+    AgentCharge,
+    CostBreakdown,
+    CostLine,
+    TemporalActionCounts,
+    UnansweredCall,
+    build_cost_breakdown,
+)
 from waystation.tasks.view import CostView, SessionView, SpendingView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -127,7 +134,7 @@ def test_who_answered_in_the_place_of_another_is_named_once_for_each_model() -> 
     made = build_cost_breakdown([*others, make_paid_turn("b", model="small"), *others[1:2]])
     assert [line.answered_by for line in made.lines] == [("m-2", "m-1"), ()]
     assert made.total.answered_by == ()
-    assert made.list_model_substitutions == ["large was requested, but the replies name m-2, m-1"]
+    assert made.list_model_substitutions == ["the model large was requested, but the replies name m-2, m-1"]
 
 
 def test_summaries_are_listed_one_by_one_with_their_keys() -> None:
@@ -179,3 +186,20 @@ def test_costs_are_shown_in_dollars() -> None:
     assert shown.model_dump(mode="json")["possibly_billed"][0]["worst_case"] == {"tokens": 9, "usd": 0.000004}
     views = (CostView, SpendingView, SessionView)
     assert [view.__name__ for view in views if "micro_usd" in str(view.model_json_schema(mode="serialization"))] == []
+
+
+def test_temporal_actions_are_added_up_and_listed() -> None:
+    counted = TemporalActionCounts(workflows=3, activities=17, updates=1, timers=2)
+    shown = format_temporal_actions(counted)
+    assert shown.splitlines() == [
+        "Temporal actions of the task and its child workflows: 23",
+        "  3 starts of workflows (a child workflow counts twice)",
+        "  17 attempts of activities",
+        "  1 Update",
+        "  2 timers",
+        "  not included: the session's workflow, queries, heartbeats",
+    ]
+    assert "at least 23" in format_temporal_actions(counted.replace(complete=False))
+    assert "no longer has" in format_temporal_actions(None)
+    cost = CostView.from_breakdown(build_cost_breakdown([make_paid_turn("a")]), counted)
+    assert cost.model_dump(mode="json")["temporal_actions"]["activities"] == 17

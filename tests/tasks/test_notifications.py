@@ -68,7 +68,7 @@ def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cau
     )
     told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(forecast=seen)), PAGE)
     assert (
-        "tokens.* Before that, its last call brought no reply and may have been billed: &lt;x&gt;. Its deadline is"
+        "tokens.* Before that, its last model call got no reply and may have been billed: &lt;x&gt;. Its deadline is"
         in told
     )
 
@@ -208,7 +208,8 @@ def test_events_of_a_schedule_name_it_with_the_reason_and_the_next_step() -> Non
     told = [render_mrkdwn(failed.replace(event=event), "https://w.example.org/schedules") for event in ScheduleEvent]
     because, page = failed.reason, " · <https://w.example.org/schedules|its page>"
     assert told == [
-        f"*A run of the schedule `board-pack` failed.* {because}. Its state: `waystation schedule list`{page}",
+        f"*A run of the schedule `board-pack` failed.* {because}. State of the schedule: "
+        f"`waystation schedule list`{page}",
         "*A run of the schedule `board-pack` started no task, because the monthly budget is used up.* "
         f"{because}.{page}",
         f"*The schedule `board-pack` is paused, because its runs failed.* {because}. Continue with "

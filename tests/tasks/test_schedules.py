@@ -85,7 +85,7 @@ def test_names_are_such_that_ids_can_hold_them(name: str) -> None:
 
 def test_a_note_says_how_often_it_failed_and_what_to_do() -> None:
     assert format_pause_note(PauseScheduleRequest(schedule_id="s", max_failures=3)) == snapshot(
-        "paused after 3 failures in a row: look for the cause in its last run, then resume it"
+        "paused after 3 failures in a row: look for the cause in the last run, then resume the schedule"
     )
 
 

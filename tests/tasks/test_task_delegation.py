@@ -197,5 +197,5 @@ def test_what_a_denied_subagent_has_goes_to_its_parent() -> None:
     asked = state.with_run(spent).build_budget_request("tides.1", datetime(2026, 1, 1, tzinfo=UTC))
     assert asked.forecast is not None
     assert format_denial_effect(asked.forecast, asked.agent) == (
-        "tides.1 returns 2 notes to tides, which continues with that; the report is partial"
+        "tides.1 returns 2 notes to tides, which continues with this result; the report is partial"
     )

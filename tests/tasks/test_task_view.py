@@ -119,7 +119,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                         "can_be_granted": True,
                         "unanswered_call": "",
                         "if_denied": (
-                            "research-1 ends with 3 notes; analysis continues with that; the report is partial"
+                            "research-1 ends with 3 notes; analysis continues with this result; the report is partial"
                         ),
                     },
                     "reason": "",

@@ -166,7 +166,7 @@ def test_a_conversation_that_is_taken_back_takes_its_requests_with_it() -> None:
     closed = expire_obsolete_requests(state, AGENT, LATER)
     assert [(one.decision, one.note, one.answered_at) for one in closed] == [("expired", TAKEN_BACK_NOTE, LATER)] * 2
     assert format_request_and_answer(ApprovalView.from_request(closed[0]), over=False) == (
-        f"{AGENT} asked to call fs__write_file; not answered, since its conversation was rewound"
+        f"{AGENT} asked to call fs__write_file; not answered, because its conversation was rewound"
     )
 
 
@@ -192,7 +192,7 @@ def test_a_run_that_works_again_after_its_task_has_ended_waits_for_nothing() -> 
             {"request_id": f"{AGENT}-1", "usd": 0.5},
             f"{AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
         ),
-        ({}, f"{AGENT}-1 asks to call fs__write_file: look at it, and name it by request_id"),
+        ({}, f"{AGENT}-1 asks to call fs__write_file: look at the call, then answer with its request_id"),
         (
             {"request_id": f"{AGENT}-1", "action": "fs__delete"},
             f"{AGENT}-1 asks to call fs__write_file, not the tool that `action` names",

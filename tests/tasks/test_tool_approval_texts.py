@@ -50,9 +50,10 @@ def shown(*approvals: ApprovalRequest) -> str:
 def test_the_ui_says_where_to_read_the_values_that_a_call_sends() -> None:
     assert "shows them" not in shown(REQUEST)
     action = make_action_question(text="To <PERSON_5101fccb76df>?").replace(replaced=(0,))
-    assert "It sends the values of 1 placeholder shown here: `waystation approvals task-1` shows them." in shown(
-        REQUEST.replace(action=action)
-    ).replace(VIEWED_PROGRESS.task_id, "task-1")
+    assert (
+        "The call sends the values of 1 placeholder shown here: `waystation approvals task-1` shows these values."
+        in shown(REQUEST.replace(action=action)).replace(VIEWED_PROGRESS.task_id, "task-1")
+    )
 
 
 def test_the_ui_shows_the_question_as_code_and_the_signals_that_answer_it() -> None:

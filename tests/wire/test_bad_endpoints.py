@@ -87,7 +87,7 @@ REFUSALS: dict[str, tuple[httpx2.Response, State, str]] = {
         "refused",
         "no access to this model",
     ),
-    "a key that may not": (said(403, error("no", "permission_error")), "refused", "lacks the permission for this"),
+    "a key that may not": (said(403, error("no", "permission_error")), "refused", "lacks permission for this"),
     "a model that nobody has": (said(404, error("x", "", code="model_not_found")), "no such model", "no such model"),
     "a model that is gone": (
         said(404, {"message": "This model version has reached the end of its life."}),

@@ -28,16 +28,19 @@ from tests.attacks.test_attacks_assistants import (
 )
 from tests.attacks.test_attacks_web_pages import BEARER, HERE
 from tests.support.mcp_tasks_client import AnyResult, TaskMethodRequest, TasksClientExtension, call_task_method
+from tests.support.view_values import VIEWED_PROGRESS
 from tests.wire.test_wire_assistants import store_report_task
+from waystation.agents.agent_status import AgentStatus
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.plugins.web.assistant_gateway import AssistantGateway, FinishedTask
 from waystation.plugins.web.mcp import AssistantServer
-from waystation.plugins.web.mcp_tasks import EXTENSION
+from waystation.plugins.web.mcp_tasks import EXTENSION, format_progress_line
 from waystation.plugins.web.principals import AssistantPolicy
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskPhase, build_reader_scope
+from waystation.tasks.view import TaskView
 from waystation.workers.memory import MemoryReader
 
 METHODS: dict[str, dict[str, Any]] = {"tasks/get": {}, "tasks/update": {"inputResponses": {}}, "tasks/cancel": {}}
@@ -99,6 +102,16 @@ async def test_what_a_task_came_to_is_what_its_call_would_have_returned(settings
     assert content["text"] == f"{told['statusMessage']}\n\n{report['markdown']}"
 
 
+def test_the_progress_line_says_what_each_agent_is_doing() -> None:
+    since = utc_now()
+    working = (
+        AgentStatus(agent="tides", what="model", since=since),
+        AgentStatus(agent="weigh", what="tool", tool="read_document", since=since),
+    )
+    line = format_progress_line(TaskView.from_progress(VIEWED_PROGRESS).replace(activity=working))
+    assert line.endswith("; tides is waiting for the model, weigh is calling read_document")
+
+
 async def test_a_task_that_failed_is_a_result_that_says_so_and_one_that_was_cancelled_has_none(
     settings: Settings,
 ) -> None:
@@ -129,7 +142,7 @@ async def test_of_tasks_of_others_nothing_is_said_that_is_not_said_of_none(metho
                 await call_task_method(asking, method, task, **METHODS[method])
             assert refused.value.code == INVALID_PARAMS
             words.append(refused.value.message.replace(task, "TASK"))
-    assert words[:2] == ["assistant has no task 'TASK': submit_research gives the ids of its tasks"] * 2
+    assert words[:2] == ["assistant has no task 'TASK': give an id that submit_research returned"] * 2
     assert words[2] == "Invalid request parameters"
 
 

@@ -147,7 +147,7 @@ async def test_a_report_is_read_whole_or_by_section_each_with_what_it_cites(sett
     assert {part.checked for part in parts} == {"Checked by code: all citations point to lines that exist (3 places)."}
     assert isinstance(content, TextContent)
     assert content.text == (
-        "there is no section 'Tides': there are 'Which harbours?', 'Depths', 'At low water', 'Silt'"
+        "there is no section 'Tides'; available sections: 'Which harbours?', 'Depths', 'At low water', 'Silt'"
     )
     assert resources == [(f"waystation://tasks/{task}/report", "text/markdown")]
 
@@ -282,9 +282,13 @@ async def test_who_waits_for_an_answer_that_is_none_hears_of_it(said: str) -> No
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        ("research_question", {}, "research_question takes topic, purpose, and needs topic"),
-        ("research_question", {"topic": "a", "topics": "b"}, "research_question takes topic, purpose, and needs topic"),
-        ("question", {"topic": "a"}, "there is no prompt 'question': there is research_question"),
+        ("research_question", {}, "arguments of research_question: topic, purpose; required: topic"),
+        (
+            "research_question",
+            {"topic": "a", "topics": "b"},
+            "arguments of research_question: topic, purpose; required: topic",
+        ),
+        ("question", {"topic": "a"}, "there is no prompt 'question'; available prompts: research_question"),
     ],
 )
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -262,7 +262,7 @@ class AgentRun(Value):
         if outcome.status.made_room:
             return base.replace(phase="running")
         if outcome.status is CompactionStatus.BLOCKED:
-            blocked = f"its context may not be compacted: {' '.join(outcome.notes)}"
+            blocked = f"its context cannot be compacted: {' '.join(outcome.notes)}"
             return base if base.futile_compactions < MAX_FUTILE_COMPACTIONS else base.finish_partial(blocked)
         return base.finish_partial(f"its context cannot be made smaller ({outcome.status})")
 
@@ -473,7 +473,9 @@ class AgentRun(Value):
 
     def _full(self, request_tokens: int) -> "AgentRun":
         if self.futile_compactions >= MAX_FUTILE_COMPACTIONS:
-            return self.finish_partial(f"{self.futile_compactions} compactions in a row made no room for a turn")
+            return self.finish_partial(
+                f"{self.futile_compactions} compactions in a row did not free enough space for a turn"
+            )
         return self.replace(phase="full", request_tokens=request_tokens)
 
 
@@ -483,7 +485,7 @@ def _newest(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
 
 def format_unanswered_call(cause: str) -> str:
     """Return why so much counts as spent without a reply."""
-    return f"its last call brought no reply and may have been billed: {cause}"
+    return f"its last model call got no reply and may have been billed: {cause}"
 
 
 class BudgetForecast(Value):

@@ -28,19 +28,23 @@ class AgentStatus(Value):
     seen: datetime | None = None
     """When the server last received a heartbeat."""
 
+    @property
+    def doing(self) -> str:
+        """What the agent does, in words that follow `is`."""
+        match self.what:
+            case "model":
+                return "waiting for the model"
+            case "tool":
+                return f"calling {self.tool}"
+            case "between":
+                return "working"
+            case "waiting":
+                return "waiting because of the provider's rate limit"
+
     def text(self, now: datetime) -> str:
         """Return the status as one sentence, without the full stop."""
         turn = f"turn {self.turn:,}, " if self.turn is not None else ""
-        match self.what:
-            case "model":
-                doing = "waiting for the model"
-            case "tool":
-                doing = f"calling {self.tool}"
-            case "between":
-                doing = "working"
-            case "waiting":
-                doing = "waiting because of the provider's rate limit"
-        said = f"{self.agent}: {turn}{doing} for {format_elapsed(self.since, now)}"
+        said = f"{self.agent}: {turn}{self.doing} for {format_elapsed(self.since, now)}"
         silent = self.seen is not None and now - self.seen > HEARTBEAT_STALE_AFTER
         return f"{said}; no heartbeat for {format_elapsed(self.seen or now, now)}" if silent else said
 

@@ -120,7 +120,7 @@ class EvalMessage(_Line):
         try:
             return datetime.fromisoformat(time if isinstance(time, str) else "")
         except ValueError:
-            raise ValueError("it is not an ISO 8601 time, like 2026-09-01T08:00") from None
+            raise ValueError("write an ISO 8601 time, like 2026-09-01T08:00") from None
 
     @model_validator(mode="after")
     def _said_by_somebody(self) -> "EvalMessage":

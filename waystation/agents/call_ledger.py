@@ -268,7 +268,10 @@ class MeteredModel:
         bytes_bound = compute_request_upper_bound(request.system, tools, request.messages)
         own = find_worst_rates(request.model, bytes_bound, day, prices)
         if own is None and remaining.micro_usd is not None:
-            raise BadInput(f"{request.model} has no known price, so its calls cannot be kept within a limit in dollars")
+            raise BadInput(
+                f"{request.model} has no known price, so its calls cannot be kept within a limit in dollars: "
+                "give a budget in tokens, or add the price to a file and set WAYSTATION_PRICES to its path"
+            )
 
         def bounded(tokens: int) -> CallCostBound:
             met = (find_worst_rates(model, tokens, day, prices) for model in (request.model, *request.fallbacks))
@@ -348,7 +351,7 @@ class MeteredModel:
         async def read() -> ModelResponse:
             reply = await model.warm_cache(call.request)
             if reply is None:
-                raise ModelRejected("the endpoint does not support calls without a reply")
+                raise ModelRejected("the endpoint does not support calls that only keep its cache, without a reply")
             return reply.replace(usage=reply.usage.fill_missing(call.worst_case.tokens, 0))
 
         _, charge = await books.run_metered_call(fence, key, priced, read)
@@ -521,7 +524,7 @@ RETRY_DELAY_SECONDS = 30.0
 def _in_a_row(error: ModelUnavailable, unanswered: int) -> ModelError:
     """Return the error to raise after this number of unanswered calls of one key, including the current one."""
     if unanswered >= MAX_UNANSWERED_CALLS:
-        named = f"{unanswered} calls in a row brought no reply that can be used, and may all have been billed"
+        named = f"{unanswered} model calls in a row got no usable reply, and all of them may have been billed"
         return BrokenEndpointError(f"{named}; the last one: {error}", possibly_billed=True)
     if unanswered <= IMMEDIATE_RETRIES or error.retry_after is not None:
         return error

@@ -23,8 +23,8 @@ from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import TaskScope
 from waystation.privacy.ports import Redactor, Vault
 
-OUTDATED_CITATION_REASON = "the document changed while the task ran; the citation held in the earlier version"
-REMOVED_DOCUMENT_REASON = "the document was removed while the task ran; the citation held before"
+OUTDATED_CITATION_REASON = "the document changed while the task ran; the citation was correct in the earlier version"
+REMOVED_DOCUMENT_REASON = "the document was removed while the task ran; the citation was correct until then"
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,15 @@ TURNS_TO_MEND = 3
 """Number of turns of average cost that have to be left for mending."""
 MAX_REJECTED_SUBMISSIONS = 3
 """Maximum number of failed calls of the tool, for whatever reason, after which faults do not lead to another."""
-NOT_FINAL = "It is kept, but not final yet: mend these and submit again. The next submission is accepted as it is."
+NOT_FINAL = (
+    "This submission is kept, but not final yet: correct the faults and submit again. The next submission is accepted "
+    "as is."
+)
 """In the result of a submission that was rejected for its citations. Such a result is recognised by it."""
-_UNSUPPORTED = "say what their lines do not; correct them, cite other lines, or name a calculation's figures:"
+_UNSUPPORTED = "say more than the cited lines; correct them, cite other lines, or name a calculation's figures:"
 _MAX_SENTENCE_CHARACTERS = 160
 """Maximum characters of a sentence that a result repeats."""
-_UNRESOLVED = "it names no lines of one document; write [document:first-last]"
+_UNRESOLVED = "write the lines of one document as [document:first-last]"
 _MAX_NAMES_SUGGESTED_FOR = 5
 
 
@@ -294,7 +297,7 @@ def _find_quotation(failed: FailedCitation, result: CitationCheckResult) -> str:
     for name, document in [*([(citation.document, named)] if named is not None else []), *others]:
         near = citation.first_line if document is named else 1
         if lines := document.find_quotation_lines(citation.quotation, near):
-            return f"they are in {Citation(document=name, first_line=lines[0], last_line=lines[1])}"
+            return f"these words are in {Citation(document=name, first_line=lines[0], last_line=lines[1])}"
     return ""
 
 

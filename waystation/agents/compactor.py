@@ -104,8 +104,8 @@ def describe_unfinished_result(result: Deliverable | None, notes: Sequence[Note]
         kept.append(f"sections {', '.join(f'“{section.heading}”' for section in result.sections)}")
     if isinstance(result, ReportDraft) and result.missing_sections:
         missing = "; ".join(map(render_outline_section, result.missing_sections))
-        kept.append(f"an outline, of which these sections are to write: {missing}")
-    return f"{STEP_ITEM_PREFIX}its result is not submitted; kept so far: {' and '.join(kept) or 'nothing'}"
+        kept.append(f"an outline with these sections still to be written: {missing}")
+    return f"{STEP_ITEM_PREFIX}its result is not submitted yet; kept so far: {' and '.join(kept) or 'nothing'}"
 
 
 @dataclass(frozen=True)
@@ -400,7 +400,7 @@ class CompactionJob:
         run_id = self.request.run.run_id
         drained = await self.compactor.outbox_drainer.drain(run_id)
         if drained.waiting:
-            self.notes.append("Memory does not answer; passages wait in the store and are written later.")
+            self.notes.append("Memory does not answer; passages wait in the store and are added to memory later.")
         return CompactionOutcome(
             compaction_id=record_id,
             status=status,

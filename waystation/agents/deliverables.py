@@ -54,13 +54,13 @@ class Finding(Value):
         default="",
         description=f"Conditions, exceptions, reasons, calculations: at most {MAX_DETAIL_CHARACTERS:,} characters.",
     )
-    quotations: tuple[Quotation, ...] = Field(default=(), description="The few that prove it.")
+    quotations: tuple[Quotation, ...] = Field(default=(), description="The few quotations that prove the claim.")
     citations: tuple[str, ...] = Field(default=(), description="Other places, [document:first-last].")
-    date: str = Field(default="", description="When it holds: 2024-12-31, 2024-12 or 2024.")
+    date: str = Field(default="", description="When the claim holds: 2024-12-31, 2024-12 or 2024.")
     confidence: Confidence = Field(
         default=DEFAULT_CONFIDENCE,
-        description="high: the original says it, or independent sources agree; medium: an inference, or one secondary "
-        "source; low: indirect, outdated, or the side of a dispute that you do not trust.",
+        description="high: the original source says so, or independent sources agree; medium: an inference, or one "
+        "secondary source; low: indirect, outdated, or the side of a dispute that you do not trust.",
     )
 
     @property
@@ -97,8 +97,10 @@ class OutlineSection(Value):
     """A section that a report is to have."""
 
     heading: str = Field(min_length=1)
-    covers: str = Field(min_length=1, description="What it answers or compares, in a sentence.")
-    findings: tuple[str, ...] = Field(default=(), description="Those that it uses, by step and number: research-1 4.")
+    covers: str = Field(min_length=1, description="What the section answers or compares, in a sentence.")
+    findings: tuple[str, ...] = Field(
+        default=(), description="Findings that it uses, by step and number: research-1 4."
+    )
 
 
 class ReportDraft(Value):
@@ -161,7 +163,7 @@ class CriterionResult(Value):
 
 MAX_SHOWING_SECTIONS = 3
 """Maximum number of citations shown for a criterion."""
-UNSAID = "because its writer names no section that meets it, and gives no reason"
+UNSAID = "because the report's writer names no section that meets it, and gives no reason"
 
 
 def check_criteria(
@@ -178,7 +180,7 @@ def _criterion(text: str, where: str, draft: ReportDraft, holding: Set[str], fai
     if named is None:
         if not where.strip():
             return CriterionResult(text=text, state="not judged", why_not=UNSAID)
-        return CriterionResult(text=text, state="not met", why_not=f"because its writer says: {where}")
+        return CriterionResult(text=text, state="not met", why_not=f"because the report's writer says: {where}")
     cited = tuple(dict.fromkeys(map(str, parse_citations(named.markdown))))
     wrong, right = [one for one in cited if one in failing], [one for one in cited if one in holding]
     if wrong or not right:

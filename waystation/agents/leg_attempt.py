@@ -299,8 +299,8 @@ MAX_LISTED_DOCUMENTS = 20
 MAX_LISTED_CHANGES = 8
 """Maximum number of places named per document."""
 _HEAD = (
-    "The documents of the task have changed. This says which; it asks for nothing new. Tools give the new versions. "
-    "Read again what you rely on: line numbers may be others now, and what was found before rests on the old versions."
+    "The documents of the task have changed. The list below says which; it is not a new request. Tools give the new "
+    "versions. Read again what you rely on: line numbers may have changed, and earlier findings rest on old versions."
 )
 
 

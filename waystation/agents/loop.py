@@ -160,17 +160,18 @@ def _least_for_a_call(attempt: LegAttempt, day: date) -> Amount:
     return Amount(tokens=round_up_to_step(least.tokens), micro_usd=round_up_to_step(least.micro_usd))
 
 
-CONTINUE_WITHOUT_IT = "Go on without it, and say in your result what is missing for that."
+CONTINUE_WITHOUT_IT = "Go on without this call, and say in your result what is missing because of that."
 QUESTION_NOT_REDACTABLE = (
-    f"What a person would be asked before this call could not be redacted, so it was not "
+    f"A person has to approve this call, but the question to the person could not be redacted, so the call was not "
     f"carried out. {CONTINUE_WITHOUT_IT}"
 )
 NO_APPROVER = (
-    f"A person has to be asked before this call, and this task asks nobody, so it was not carried out. "
+    f"A person has to approve this call, but this task asks no one, so the call was not carried out. "
     f"{CONTINUE_WITHOUT_IT}"
 )
 EXPIRED = (
-    f"A person was asked about this call, and nobody answered in time, so it was not carried out. {CONTINUE_WITHOUT_IT}"
+    f"A person was asked about this call, but no one answered in time, so the call was not carried out. "
+    f"{CONTINUE_WITHOUT_IT}"
 )
 DENIED = "A person refused this call, so it was not carried out."
 
@@ -242,7 +243,7 @@ async def _words(attempt: LegAttempt, decision: ActionDecision) -> str:
     (note,) = await attempt.deps.redactor.redact(
         [decision.note], TextDestination.TOOL_RESULT, attempt.request.run.tenant
     )
-    return f"{DENIED} They say: {note.text}\n{CONTINUE_WITHOUT_IT}"
+    return f"{DENIED} The person says: {note.text}\n{CONTINUE_WITHOUT_IT}"
 
 
 async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None]) -> LegOutcome | None:
@@ -484,7 +485,7 @@ class TurnRunner:
         most = at.request.config.max_messages
         if most is not None and sum(not message.is_status for message in said) + _TURN_MESSAGES > most:
             return at.make_partial_outcome(
-                f"its conversation may have {most:,} messages, and another turn would exceed that"
+                f"its conversation may have at most {most:,} messages, and another turn would exceed this limit"
             )
         if (idle := _idle_replies(said, at.toolbox.specs_by_name)) >= MAX_IDLE_REPLIES:
             return at.make_partial_outcome(f"the model gave {idle} replies in a row without submitting a result")

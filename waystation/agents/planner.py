@@ -50,7 +50,7 @@ from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrus
 
 _TITLE_CHARACTERS = 60
 
-SEND_AGAIN = "`waystation plan TASK --file PLAN` checks a plan, and sends it if it can be run"
+SEND_AGAIN = "submit a plan with `waystation plan TASK --file PLAN`, which checks it first"
 UNKNOWN_PLAN = f"the store has no plan with the id in `plan`: {SEND_AGAIN}"
 
 
@@ -84,13 +84,13 @@ def build_plan_schema(model: type[ToolInput]) -> dict[str, JsonValue]:
 
 SUBMIT_PLAN = ToolSpec(
     name="submit_plan",
-    description=f"Submits the plan: 3 to {MAX_STEPS} steps, each before those that need it. Code checks the plan. If "
-    "it cannot be run, the result names every error, and you submit a corrected one.",
+    description=f"Submits the plan: 3 to {MAX_STEPS} steps, each before the steps that need it. Code checks the plan. "
+    "If it cannot be run, the result names every error, and you submit a corrected one.",
     input_schema=build_plan_schema(SubmitPlanInput),
     strict=True,
 )
 PLANNING_NOTES = {
-    NoAnswerReason.UNUSABLE: "The model's plan could not be run, even once corrected, so the standard plan is used.",
+    NoAnswerReason.UNUSABLE: "The model's plan could not run, even after a correction, so the standard plan is used.",
     NoAnswerReason.TOO_DEAR: "The budget is too small for a model to plan, so the standard plan is used.",
     NoAnswerReason.NO_REPLY: "The model returned no plan, so the standard plan is used.",
 }

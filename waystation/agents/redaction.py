@@ -273,7 +273,7 @@ class RedactionRetryPolicy:
         placeholder = make_failed_redaction(text, key, put_aside=True)
         if tried:
             _log.warning(
-                "a text (%s) could not be redacted in time, twice: %s stands for it", destination, placeholder.text
+                "a text (%s) could not be redacted in time, twice: %s replaces the text", destination, placeholder.text
             )
         return placeholder
 
@@ -304,7 +304,7 @@ async def _kept(answer: Awaitable[_T]) -> _T:
     try:
         return await answer
     except StoreError as error:
-        raise RedactionFailed(f"the list of texts that take too long cannot be read: {error}") from error
+        raise RedactionFailed(f"the list of texts that take too long to redact cannot be read: {error}") from error
 
 
 TitlePolicy = Literal["redacted", "none"]

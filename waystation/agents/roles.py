@@ -74,7 +74,7 @@ from waystation.security.untrusted import DEFAULT_SERVERS, UntrustedTools
 _log = logging.getLogger(__name__)
 
 
-NO_SERVERS = "the task names tool servers, but its worker has no config file for them (WAYSTATION_TOOL_SERVERS)"
+NO_SERVERS = "the task names tool servers, but the worker has no config file for tool servers (WAYSTATION_TOOL_SERVERS)"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,9 @@ def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> CandidateTool:
         tokens=estimate_text(written),
         permission=tool.permission,
         urgency=tool.urgency,
-        unusable_reason=f"its limits name parameters that the tool does not have: {', '.join(amiss)}" if amiss else "",
+        unusable_reason=f"the configured limits name parameters that the tool does not have: {', '.join(amiss)}"
+        if amiss
+        else "",
         is_added=isinstance(tool, McpTool | AdaptedPluginTool),
     )
 
@@ -141,8 +143,8 @@ def _tell(run: RunRef, now: ToolVisibility, *, is_first: bool) -> None:
     if is_first and now.crowded_out:
         left_out = ", ".join(now.crowded_out)
         _log.warning(
-            "%s does not see %s: %d tokens of definitions of added tools are the limit. `waystation show %s --tools` "
-            "shows all; WAYSTATION_TOOL_TOKENS sets the limit",
+            "%s does not see %s: the definitions of added tools may have at most %d tokens. `waystation show %s "
+            "--tools` shows all tools; WAYSTATION_TOOL_TOKENS sets this limit",
             run.run_id,
             left_out,
             now.token_budget,
@@ -157,8 +159,8 @@ def _missed(offered: UntrustedTools, named: Sequence[str]) -> tuple[str, ...]:
     if not missed:
         return ()
     return (
-        f"{format_count(len(missed), 'tool server')} that the task names provided no tools; "
-        "`show TASK --tools` says why",
+        f"{format_count(len(missed), 'tool server')} named by the task provided no tools; "
+        "`waystation show TASK --tools` says why",
     )
 
 

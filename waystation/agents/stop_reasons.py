@@ -37,16 +37,16 @@ EMPTY_REPLY = "(an empty reply)"
 CALL_WAS_CUT = "(A tool call was cut here: the reply was too long."
 """Beginning of the text in place of a call that was cut; `_HOW_TO_REPEAT` says how to go on."""
 _ALL_AGAIN = (
-    "Submit again, all of it in one call, but shorter: the most important first, with fewer and shorter quotations and "
+    "Submit everything again in one call, but shorter: the most important first, with fewer and shorter quotations and "
     "details."
 )
 _HOW_TO_REPEAT: Mapping[str, str] = {
     "submit_findings": _ALL_AGAIN,
     "submit_analysis": _ALL_AGAIN,
-    "write_section": "Write shorter sections, one in a reply.",
+    "write_section": "Write shorter sections, one per reply.",
 }
 """By tool. A submission ends the run, so a part of it would lose the rest."""
-_REPEAT = "Make it again, shorter, and alone in a reply."
+_REPEAT = "Make the call again, shorter, and alone in a reply."
 THINKING_WAS_CUT = "(This reply reached its maximum length while thinking. Make the next call now, with what you have.)"
 DECLINED = "(The model declined to answer.)"
 
@@ -94,6 +94,6 @@ def describe_refusals(categories: Sequence[str], role: str) -> str:
     named = ", ".join(sorted({*categories} - {NO_CATEGORY}))
     return (
         f"the model declined to answer {len(categories)} times in a row{f' (category: {named})' if named else ''}: "
-        f"rephrase the question, leave out the document that causes this, or choose another model "
-        f"(WAYSTATION_ROLES__{role.upper()}__MODEL) or a fallback for its endpoint"
+        f"rephrase the question, leave out the document that causes this, choose another model "
+        f"(WAYSTATION_ROLES__{role.upper()}__MODEL), or set a fallback for the model's endpoint"
     )

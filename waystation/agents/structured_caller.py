@@ -197,7 +197,7 @@ def _read(matter: StructuredPrompt[_T], message: Message) -> _T:
     calls = [call for call in message.tool_uses if call.name == matter.tool.name]
     if not calls and was_cut(message):
         raise UnusableAnswerError(
-            f"it was cut at its maximum length: call {matter.tool.name} now, with what you have decided so far"
+            f"the reply was cut at its maximum length: call {matter.tool.name} now, with what you have decided so far"
         )
     if not calls:
         raise UnusableAnswerError(f"answer with one call of {matter.tool.name}")

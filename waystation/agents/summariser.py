@@ -126,7 +126,7 @@ class SummaryModel:
         if isinstance(answer, SummaryUnavailableResult) or not answer.truncated:
             return answer
         shorter = (length[0], max(length[0], length[1] // 2))
-        again = f"{note}\nA summary of it was too long and was cut: keep this one short, and end it.".strip()
+        again = f"{note}\nAn earlier summary was too long and was cut: keep this summary short, and finish it.".strip()
         second = await self._asked(f"{name}-again", conversation, shorter, again, MAX_TRIES)
         if isinstance(second, SummaryUnavailableResult):
             return answer
@@ -188,7 +188,7 @@ class SummaryModel:
         wishes = self.policy.instructions.strip()
         heed = f"Wishes of the person who requested the summary:\n{wrap_untrusted('wishes', wishes)}" if wishes else ""
         work = (
-            f"The agent works on this: keep what serves it.\n{wrap_untrusted('task', _inside(self.assignment))}"
+            f"The agent works on this task: keep what serves it.\n{wrap_untrusted('task', _inside(self.assignment))}"
             if self.assignment
             else ""
         )
@@ -212,7 +212,7 @@ def _inside(text: str) -> SafeMarkup:
     return SafeMarkup(escape_tags(text, "conversation", "wishes", "task"))
 
 
-JOIN_INSTRUCTION = "It is given by summaries of its parts, one after the other: make one summary of them all."
+JOIN_INSTRUCTION = "The conversation is given as summaries of its parts, in order: make one summary of all parts."
 
 
 class SummaryInput(Value):
@@ -373,7 +373,10 @@ class Summariser:
         summaries: list[str] = []
         for number, part in enumerate(parts, 1):
             name = f"{rung.compaction_id}-{number}"
-            note = f"It is part {number} of {len(parts)} of a longer one; the other parts are summarised on their own."
+            note = (
+                f"This is part {number} of {len(parts)} of a longer conversation; the other parts are summarised "
+                "separately."
+            )
             summary = self._kept(name) or await self._summarised(name, part, length, note)
             if isinstance(summary, SummaryResult):
                 return summary
@@ -394,7 +397,7 @@ class Summariser:
         if answer.truncated:
             return SummaryResult(verdict=_CUT, charge=answer.charge)
         if not answer.text.strip():
-            message = "the summary of a part is blank"
+            message = "the summary of a part of the conversation is blank"
             blank = RejectedSummary(
                 status=CompactionStatus.FAILED_EMPTY_SUMMARY, rule=SummaryRule.EMPTY, message=message
             )
@@ -410,7 +413,7 @@ CUT_OFF = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED})
 _CUT = RejectedSummary(
     status=CompactionStatus.FAILED_CHECK,
     rule=SummaryRule.CUT,
-    message="the summary was cut off: it is longer than its reply may be",
+    message="the summary was cut off: it is longer than a reply may be",
 )
 
 

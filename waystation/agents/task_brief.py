@@ -82,7 +82,9 @@ def render_procedure(procedure: Procedure) -> SafeMarkup:
     """
     shown = wrap_untrusted("procedure", procedure.text, name=sanitize_line(procedure.name))
     names = ", ".join(sanitize_line(file.name) for file in procedure.files)
-    return join_safe_markup(shown, f"Files of it, which read_skill_file shows: {names}.") if names else shown
+    return (
+        join_safe_markup(shown, f"Files of this procedure, which read_skill_file shows: {names}.") if names else shown
+    )
 
 
 def render_procedure_listing(found: Sequence[Procedure | InvalidProcedure], more: str = "") -> SafeMarkup | None:
@@ -95,7 +97,10 @@ def render_procedure_listing(found: Sequence[Procedure | InvalidProcedure], more
         else f"- {sanitize_line(one.document)} cannot be used: {one.reason}"
         for one in found
     ]
-    note = "The user's: follow those that fit your step; read_skill shows them. They are no evidence: never cite them."
+    note = (
+        "The user's procedures: follow those that fit your step; read_skill shows them. They are not evidence: never "
+        "cite them."
+    )
     return wrap_untrusted("procedures", *lines, *([more] if more else []), note=note)
 
 
@@ -182,8 +187,8 @@ def render_report_length(length: ReportLength | None, inputs: StepInputs) -> Saf
     words = min(MAX_WORDS_BY_MATERIAL, BASE_WORDS + WORDS_PER_FINDING * found) // 100 * 100
     return wrap_untrusted(
         "length",
-        f"By its material: at most about {words:,} words for {format_count(found, 'finding')}, not counting tables; "
-        "fewer if little of it matters.",
+        f"By the material: at most about {words:,} words for {format_count(found, 'finding')}, not counting tables; "
+        "fewer if few findings matter.",
     )
 
 
@@ -331,7 +336,11 @@ def render_answer_deadline(request: AgentTaskRequest) -> Sequence[SafeMarkup]:
     if ahead.answer_by is None or ahead.at_deadline == "wait":
         return []
     by = f"{ahead.answer_by:%Y-%m-%d %H:%M %Z}".strip()
-    return [wrap_untrusted("deadline", f"{by}: from then on no one is waited for; submit before the budget is spent.")]
+    return [
+        wrap_untrusted(
+            "deadline", f"{by}: after this time, the task waits for no one; submit before the budget is spent."
+        )
+    ]
 
 
 def render_document_list(named: Sequence[Document], count: int) -> SafeMarkup:
@@ -384,7 +393,7 @@ class BriefBuilder:
         procedures = parse_procedures(row)
         if unusable := sum(isinstance(one, InvalidProcedure) for one in procedures):
             notes.append(
-                f"{format_count(unusable, 'procedure')} cannot be used; the task brief of each agent says why."
+                f"{format_count(unusable, 'procedure')} cannot be used; the first message to each agent says why."
             )
         listed = await self.store.list_documents(run.task_id, run.scope)
         parts = BriefContext(

@@ -251,11 +251,11 @@ class AgentPermissions(Value):
     def find_denial_reason(self, tool: CandidateTool) -> str | None:
         """Return why it may not have this tool; None if it may."""
         if tool.permission not in get_role_spec(self.role).permissions:
-            return f"the role {self.role} has no permission {tool.permission}"
+            return f"the role {self.role} does not have the permission {tool.permission}"
         if tool.permission == "hand_in":
             return None
         if tool.permission == "delegate" and not self.may_delegate:
-            return "its agent may not start subagents"
+            return "this agent may not start subagents"
         denial = next((one for one in self.denied if one == tool.permission or fnmatchcase(tool.name, one)), None)
         return tool.unusable_reason or None if denial is None else f"the settings deny {denial}"
 
@@ -295,7 +295,8 @@ def compute_tool_visibility(
         else:
             crowded_out.add(tool.name)
             refused[tool.name] = (
-                f"its definition has {tool.tokens} tokens, and only {room} of {budget} tokens were left"
+                f"its definition has {tool.tokens} tokens, and only {room} of the {budget} tokens for added tools were "
+                "left"
             )
     return ToolVisibility(
         phase=phase,

@@ -189,7 +189,7 @@ def describe_insufficient_grant(amount: Amount | None, asked: ApprovalView, answ
         return ""
     return (
         f"{format_amount(amount)} may not be enough: the next call of {asked.agent} may need "
-        f"{format_amount(asked.needed)}. If its task has no unused budget, the agent asks again"
+        f"{format_amount(asked.needed)}. If the task has no unused budget, the agent asks again"
     )
 
 
@@ -228,7 +228,7 @@ def format_answer_outcome(answer: AnswerResult) -> str:
         case "done":
             return f"done: {answer.reason}" if answer.reason else "done"
         case "waiting":
-            return "waiting for the agent's current leg to end; `waystation show` shows the result"
+            return "waiting until the agent's current leg (a series of turns) ends; `waystation show` shows the result"
         case "refused":
             return f"refused: {answer.reason}"
         case "not_needed":
@@ -349,7 +349,7 @@ def format_announcement(typed: AnswerCommand, meant: RequestSelection) -> str:
 def _left_out(typed: AnswerCommand, task_id: str, asked: ApprovalView) -> str:
     wants = f"asks to call {asked.action.tool}" if asked.action is not None else "is not a budget request"
     command = (format_approve_command if typed.command == "approve" else format_deny_command)(task_id, asked)
-    look = f"look at it (`waystation approvals {task_id}`), then run `{command}`"
+    look = f"look at the request (`waystation approvals {task_id}`), then run `{command}`"
     return f"{asked.request_id} {wants}, so --all skips it: {look}"
 
 

@@ -40,7 +40,8 @@ def codec_server(
         list[str] | None,
         typer.Option(
             metavar="URL",
-            help="Address of a Temporal UI that may use this server, repeatable; default: the current one.",
+            help="Address of a Temporal UI that may use this server; repeatable. Default: the UI of the current "
+            "Temporal server.",
         ),
     ] = None,
     encode: Annotated[

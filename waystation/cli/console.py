@@ -183,7 +183,7 @@ def format_error(error: Exception) -> str:
             home = _unusable_home(error)
             if home is not None:
                 reason = error.strerror or type(error).__name__
-                return f"the home folder {home} cannot be used ({reason}): set WAYSTATION_HOME to a folder of yours"
+                return f"the home folder {home} cannot be used ({reason}): set WAYSTATION_HOME to a folder that you own"
             return f"{error.strerror or type(error).__name__}: {error.filename}" if error.filename else str(error)
         case _:
             return f"an unexpected error ({type(error).__name__}); run the command again with --debug"

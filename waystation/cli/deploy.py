@@ -21,7 +21,9 @@ from waystation.runtime.temporal.deployment_client import (
 
 app = typer.Typer()
 deploy = typer.Typer(
-    name="deploy", help="Choose the build of the workers that gets new tasks, or roll it back.", no_args_is_help=True
+    name="deploy",
+    help="Choose the build of workers that new tasks go to, or roll back to the previous build.",
+    no_args_is_help=True,
 )
 app.add_typer(deploy)
 
@@ -39,7 +41,7 @@ class DeploymentJson(Value):
 
 @deploy.callback()
 def _deploy() -> None:
-    """Choose the build of the workers that gets new tasks, or roll it back."""
+    """Choose the build of workers that new tasks go to, or roll back to the previous build."""
 
 
 @deploy.command("status")
@@ -79,8 +81,8 @@ def _report(done: DeploymentJson, *, as_json: bool) -> None:
     if done.nudged:
         tasks = format_count(done.nudged, "task")
         print_message(
-            f"{tasks} of other builds move to it when their agents are between two legs. Keep the workers of those "
-            "builds running until `waystation deploy status` shows no tasks for them."
+            f"{tasks} of other builds move to this build when the current activities of their agents end. Keep the "
+            "workers of the other builds running until `waystation deploy status` shows no tasks for them."
         )
 
 
@@ -114,5 +116,5 @@ def format_build(build: BuildStatus) -> str:
 def _format_workers(build: BuildStatus) -> str:
     missing = [name for name in (queue.removeprefix(QUEUE_PREFIX) for queue in QUEUES) if name not in build.queues]
     if len(missing) == len(QUEUES):
-        return "no workers" + (": start some, or its tasks wait for ever" if build.workflows else "")
+        return "no workers" + (": start workers, or the tasks wait for ever" if build.workflows else "")
     return "workers on all queues" if not missing else f"no workers on {', '.join(missing)}"

@@ -37,6 +37,7 @@ from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, Unr
 from waystation.kernel.files import find_shared_paths
 from waystation.kernel.roles import list_step_roles
 from waystation.kernel.temporal_names import QUEUES
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.models.endpoints import ModelCapabilities, ModelEndpoint
 from waystation.models.ports import ChatModel
@@ -83,8 +84,8 @@ def check_exposure(settings: Settings) -> tuple[bool, str]:
         said.append("other users can read all data in Temporal and answer requests: set WAYSTATION_KEY")
         return False, "; ".join(said)
     said.append(
-        "data in Temporal is encrypted, and answers without the key are rejected, but other users can still end tasks: "
-        "use a Temporal server with authentication unless you trust them (docs/explanation/encryption.md)"
+        "without the key, other users cannot read data in Temporal or answer requests, but they can end tasks: "
+        "use a Temporal server with authentication unless you trust these users (docs/explanation/encryption.md)"
     )
     return not paths, "; ".join(said)
 
@@ -199,7 +200,7 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
     else:
         print_text("\n".join(format_probe_table(probed)))
     if save and not probed.is_conclusive:
-        print_message("Nothing was saved: the test did not show whether tasks can run there.")
+        print_message("Nothing was saved: the test did not show whether tasks can use this model.")
     elif save:
         path = settings.config or settings.home / CONFIG_NAME
         write_table(
@@ -333,7 +334,7 @@ def _children() -> CheckResult:
     except (OSError, ChildProcessFailedError):
         finding = "child processes cannot start, so documents cannot be read and texts cannot be redacted"
         return CheckResult(name="child processes", ok=False, finding=finding)
-    finding = f"documents are read and texts redacted in processes without access to keys; {held.description}"
+    finding = f"documents are read, and texts are redacted, in processes without access to keys; {held.description}"
     finding += f"; {describe_recognition(find_recognition_options())}"
     return CheckResult(name="child processes", ok=held.is_complete, finding=finding, needed=False)
 
@@ -391,7 +392,11 @@ async def _outbox(settings: Settings) -> CheckResult:
             refused = await store.list_rejected_passage_ids()
     except (StoreError, BadInput, WrongKey) as error:
         return CheckResult(name="passages", ok=False, finding=f"the store cannot be read: {error}", needed=False)
-    named = f"; memory rejected {len(refused):,}: {', '.join(refused[:NAMED_PASSAGES])}" if refused else ""
+    named = (
+        f"; memory rejected {format_count(len(refused), 'passage')}: {', '.join(refused[:NAMED_PASSAGES])}"
+        if refused
+        else ""
+    )
     oldest = (
         f", the oldest since {since.astimezone():%Y-%m-%d %H:%M %Z}; workers add them when memory is available"
         if since
@@ -432,16 +437,18 @@ async def _payloads(settings: Settings) -> CheckResult:
     except BadInput as error:
         return CheckResult(name="payloads", ok=False, finding=str(error))
     if codec.key_id is None:
-        finding = "not encrypted in Temporal; histories hold references and numbers: set WAYSTATION_KEY to encrypt them"
+        finding = (
+            "not encrypted in Temporal; histories hold references and numbers: set WAYSTATION_KEY to encrypt payloads"
+        )
         return CheckResult(name="payloads", ok=True, finding=finding, needed=False)
     run = read_run_file(settings.run_file)
     endpoint = (
         urlsplit(run.codec_endpoint).netloc if run is not None and run.is_server_alive and run.codec_endpoint else None
     )
     shown = (
-        f"a codec server at {endpoint} decrypts them for the UI"
+        f"a codec server at {endpoint} decrypts payloads for the UI"
         if endpoint
-        else "`waystation codec-server` decrypts them"
+        else "`waystation codec-server` decrypts payloads"
     )
     return CheckResult(name="payloads", ok=True, finding=f"encrypted in Temporal with key {codec.key_id}; {shown}")
 
@@ -487,7 +494,7 @@ def _traces() -> CheckResult:
         return CheckResult(
             name="traces",
             ok=False,
-            finding="off; set OTEL_EXPORTER_OTLP_ENDPOINT on workers to enable them",
+            finding="off; set OTEL_EXPORTER_OTLP_ENDPOINT on workers to enable traces",
             needed=False,
         )
     said = "redacted message content" if target.include_content else "no message content"
@@ -522,10 +529,10 @@ async def _server(settings: Settings) -> tuple[CheckResult, ...]:
 def _fairness(target: TemporalTarget) -> CheckResult:
     """Say on what depends whether tenants share the workers: no call of a server tells its dynamic settings."""
     finding = (
-        "tenants share the workers"
+        "tenants get fair shares of the workers"
         if target.run is not None
-        else f"tenants share the workers if the server's dynamic configuration has {' and '.join(FAIRNESS_SETTINGS)} "
-        "(Temporal Cloud: if fairness is enabled for the namespace)"
+        else f"tenants get fair shares of the workers if the server's dynamic configuration has "
+        f"{' and '.join(FAIRNESS_SETTINGS)} (Temporal Cloud: if fairness is enabled for the namespace)"
     )
     return CheckResult(name="fairness", ok=True, finding=finding, needed=False)
 

@@ -105,7 +105,8 @@ def evaluate_reports(
     least: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="METRIC=MEAN", help="Exit with 1 if the mean of this metric is lower, like facts=0.9; repeatable."
+            metavar="METRIC=MEAN",
+            help="Exit with 1 if the mean of this metric is below this value, like facts=0.9; repeatable.",
         ),
     ] = None,
     at_once: Annotated[int, typer.Option(metavar="N", min=1, max=32, help="Number of questions at a time.")] = 2,
@@ -176,7 +177,8 @@ def _under(found: Evaluation, floors: Sequence[tuple[Metric, float]]) -> list[st
     """Return the thresholds that were not reached. One that no question measures is not reached either."""
     means = [(measure, floor, found.mean(measure)) for measure, floor in floors]
     return [
-        f"{found.label}: {measure} {'has no value' if mean is None else f'{mean:.3f}'}, below {floor}"
+        f"{found.label}: {measure} "
+        + (f"has no value, which counts as below {floor}" if mean is None else f"{mean:.3f}, below {floor}")
         for measure, floor, mean in means
         if mean is None or mean < floor
     ]
@@ -236,7 +238,7 @@ def _chosen(asked: Sequence[EvaluationQuestion], only: Sequence[str]) -> Sequenc
 async def _answered_in(
     way: EvaluationConfig, name: str, asked: Sequence[EvaluationQuestion], at_once: int
 ) -> Evaluation:
-    print_message(f"Asking {format_count(len(asked), 'question')} of {name}, {way.label} …")
+    print_message(f"Asking {format_count(len(asked), 'question')} of the set {name} with {way.label} …")
     room = asyncio.Semaphore(at_once)
     async with await connect_client(way.settings) as client:
 
@@ -335,7 +337,7 @@ def format_evaluation(found: Evaluation) -> str:
 
 def format_comparison(pairs: Sequence[MetricComparison]) -> str:
     """Format the comparison of two configurations, metric by metric."""
-    lines = ["The second compared with the first, question by question (two-sided exact sign test without ties):"]
+    lines = ["The second configuration compared with the first, by question (two-sided exact sign test without ties):"]
     lines += [
         f"  {pair.measure:<10}{pair.first:.3f} to {pair.second:.3f} ({pair.second - pair.first:+.3f}); "
         f"better in {pair.better}, worse in {pair.worse} of {pair.questions}; p = {pair.p:.3f}"

@@ -171,11 +171,11 @@ async def ask_at_terminal(client: Client, task_id: str, approval: ApprovalView) 
     if not can_ask():
         return
     if approval.about_plan:
-        denied = "and end the task" if approval.requested.is_zero else "and keep it as it was"
+        denied = "and end the task" if approval.requested.is_zero else "and keep the plan as it was"
         await _ask_yes_or_no(client, task_id, approval, f"Approve this plan? [y]es, [d]eny {denied}, [l]ater:")
     elif approval.action is not None:
         asks = f"Let {approval.agent} call {approval.action.tool}?"
-        await _ask_yes_or_no(client, task_id, approval, f"{asks} [y]es, [d]eny and continue without it, [l]ater:")
+        await _ask_yes_or_no(client, task_id, approval, f"{asks} [y]es, [d]eny and continue without the call, [l]ater:")
     else:
         await _ask_for_money(client, task_id, approval)
 
@@ -187,7 +187,7 @@ async def _ask_for_money(client: Client, task_id: str, approval: ApprovalView) -
             task_id,
             approval,
             f"Grant {approval.agent} {format_amount(approval.requested)}? [y]es, an amount, "
-            "[d]eny and deliver what it has, [l]ater:",
+            "[d]eny and deliver what the agent has, [l]ater:",
         )
         match typed.lower():
             case "l" | "later" | "":
@@ -264,11 +264,11 @@ class DemoApprovalResponder:
         Requests that a person must see are denied.
         """
         if approval.about_plan:
-            print_message("No terminal to ask at: the demo approves the plan itself.")
+            print_message("No terminal for questions: the demo approves the plan itself.")
             print_answer(await client.approve(task_id, request_id=approval.request_id, by="demo"), approval)
             return
         if approval.action is not None:
-            print_message(f"No terminal to ask at: the demo denies the call of {approval.action.tool}.")
+            print_message(f"No terminal for questions: the demo denies the call of {approval.action.tool}.")
             print_answer(
                 await client.deny(
                     task_id, request_id=approval.request_id, by="demo", note="no person looked at the call"
@@ -279,11 +279,13 @@ class DemoApprovalResponder:
         asked, room = approval.requested, self._room
         amount = asked if room is None else asked.min_with(room)
         if amount.is_zero:
-            print_message("No terminal to ask at, and the demo may grant no more: the task ends with what it has.")
+            print_message(
+                "No terminal for questions, and the demo may grant no more: the task ends with its results so far."
+            )
             print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"), approval)
             return
         print_message(
-            f"No terminal to ask at: the demo grants {format_amount(amount)} itself, as `waystation approve` would."
+            f"No terminal for questions: the demo grants {format_amount(amount)}, as `waystation approve` would."
         )
         print_answer(
             await client.approve(

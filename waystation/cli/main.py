@@ -41,32 +41,32 @@ GROUPS = {
     },
     "Tasks": {
         "submit": CommandInfo("submit", "Submit a question with documents."),
-        "read": CommandInfo("read", "Print files as agents will see them, and what is skipped."),
+        "read": CommandInfo("read", "Print files as agents will see them, and list what is skipped."),
         "list": CommandInfo("task_lists", "List the newest tasks."),
         "show": CommandInfo("show", "Show a task."),
         "watch": CommandInfo("show", "Follow a task until it ends."),
         "message": CommandInfo("tasks", "Send a message to the agents of a running task."),
-        "documents": CommandInfo("tasks", "List a task's documents, or send changed ones to a running task."),
+        "documents": CommandInfo("tasks", "List a task's documents, or send changed documents to a running task."),
         "plan": CommandInfo("plans", "Print a task's plan, or change it before it is approved."),
-        "fork": CommandInfo("tasks", "Start a new task from the finished steps of another."),
+        "fork": CommandInfo("tasks", "Start a new task from the finished steps of another task."),
         "cancel": CommandInfo("tasks", "Stop a task."),
         "schedule": CommandInfo(
             "schedules", "Ask a question on a schedule, with the documents as they are at each run."
         ),
-        "session": CommandInfo("task_lists", "List sessions, or set the budget of one."),
+        "session": CommandInfo("task_lists", "List sessions, or set the budget of a session."),
     },
     "Approvals": {
         "approvals": CommandInfo("approvals", "List the requests that wait for an answer."),
         "approve": CommandInfo("approvals", "Approve a request for more budget, a tool call or a plan."),
         "deny": CommandInfo("approvals", "Deny a request for more budget, a tool call or a plan."),
-        "deliver": CommandInfo("approvals", "End a task now, with a report of what it has."),
+        "deliver": CommandInfo("approvals", "End a task now, with a report of its results so far."),
     },
     "Results and costs": {
         "report": CommandInfo("show", "Print a task's report."),
         "diff": CommandInfo("show", "Compare the reports of two tasks."),
         "cost": CommandInfo("show", "Show what a task has cost."),
         "spending": CommandInfo("task_lists", "Show what all tasks have spent, by model, agent or task."),
-        "prices": CommandInfo("show", "List the known model prices, and the configured models without one."),
+        "prices": CommandInfo("show", "List the known model prices, and the configured models without a price."),
         "transcript": CommandInfo("show", "Print the transcript of an agent."),
         "eval": CommandInfo("evaluation", "Score reports on questions with known answers."),
     },
@@ -92,7 +92,9 @@ GROUPS = {
         "tools": CommandInfo("tools", "List the tools of tool servers, with their approvals and restrictions."),
         "secrets": CommandInfo("serve", "Store, list and delete the encrypted secrets of tool servers."),
         "worker": CommandInfo("platform", "Run workers for an existing Temporal server."),
-        "deploy": CommandInfo("deploy", "Choose the build of the workers that gets new tasks, or roll it back."),
+        "deploy": CommandInfo(
+            "deploy", "Choose the build of workers that new tasks go to, or roll back to the previous build."
+        ),
         "store": CommandInfo("store", "Inspect and upgrade the store's database."),
         "codec-server": CommandInfo("codec_server", "Decrypt payloads for the Temporal UI."),
     },
@@ -175,7 +177,7 @@ def _before_any_command(
         typer.Option(
             SERVER,
             metavar="URL",
-            help="Address of a `waystation serve` to use, with the credential in WAYSTATION_TOKEN.",
+            help="Address of the `waystation serve` to use; WAYSTATION_TOKEN has the credential.",
         ),
     ] = None,
 ) -> None:

@@ -61,7 +61,8 @@ def forget_tasks(
     before: Annotated[
         str | None,
         typer.Option(
-            metavar="DATE", help="Only tasks that ended before this date; used alone, all such tasks of the tenant."
+            metavar="DATE",
+            help="Only tasks that ended before this date. Used alone, it means all such tasks of the tenant.",
         ),
     ] = None,
     everything: Annotated[
@@ -114,11 +115,11 @@ def search(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="Only passages stored after this: a date (2026-11-01) or an age (2d)."),
+        typer.Option(metavar="DATE", help="Only passages stored after this time: a date (2026-11-01) or an age (2d)."),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="Only passages stored before this: a date (2026-11-01) or an age (1h)."),
+        typer.Option(metavar="DATE", help="Only passages stored before this time: a date (2026-11-01) or an age (1h)."),
     ] = None,
     tokens: Annotated[
         int, typer.Option("--tokens", metavar="N", min=1, max=MAX_RECALLED_TOKENS, help="Maximum tokens to print.")
@@ -279,7 +280,9 @@ def reindex(
     with_refused: Annotated[bool, typer.Option("--refused", help="Also retry passages that memory rejected.")] = False,
     rebuild: Annotated[
         bool,
-        typer.Option("--rebuild", help="Rebuild everything, even with the same embedder, for example after damage."),
+        typer.Option(
+            "--rebuild", help="Rebuild the whole memory, even if the embedder is the same; for example after damage."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

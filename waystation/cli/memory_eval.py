@@ -154,7 +154,7 @@ def _require_sound(
             raise make_line_error(queries, number, "the question has no text")
         if unknown := [name for name in question.relevant if name not in known]:
             raise make_line_error(
-                queries, number, f"relevant has the id {unknown[0]!r}, but no message in {conversation} has it"
+                queries, number, f"relevant names the id {unknown[0]!r}, but no message in {conversation} has this id"
             )
 
 

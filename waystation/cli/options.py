@@ -41,7 +41,8 @@ RequestsOption = Annotated[
     typer.Option(
         "--request",
         metavar="ID",
-        help="Id of a request to answer; repeatable. Optional if only one is open, except to approve a tool call.",
+        help="Id of a request to answer; repeatable. Optional if only one request is open, except to approve a tool "
+        "call.",
     ),
 ]
 AllOption = Annotated[
@@ -86,18 +87,20 @@ ServersOption = Annotated[
     typer.Option(
         "--servers",
         metavar="NAMES",
-        help="MCP servers to use, like a,b. `default,c` adds c to the usual ones; `none` uses none.",
+        help="MCP servers to use, like a,b. `default,c` adds c to the default servers; `none` uses no servers.",
     ),
 ]
 Deadline = Literal["partial", "wait"]
 """What happens at a deadline."""
 CeilingOption = Annotated[
     str | None,
-    typer.Option("--ceiling", metavar="AMOUNT", help="Maximum that grants may raise the budget to: 2M or '$5'."),
+    typer.Option("--ceiling", metavar="AMOUNT", help="Maximum to which grants may raise the budget: 2M or '$5'."),
 ]
 TopUpOption = Annotated[
     str | None,
-    typer.Option("--top-up", metavar="AMOUNTxN", help="Grants approved in advance: 50kx3 or '$0.25x4'."),
+    typer.Option(
+        "--top-up", metavar="AMOUNTxN", help="Grants approved in advance, like 50kx3 (50k, three times) or '$0.25x4'."
+    ),
 ]
 ThenOption = Annotated[
     Deadline | None,
@@ -262,7 +265,7 @@ def parse_unattended_options(
     raises = None if top_up is None else _top_up(top_up)
     if answer_by is None:
         if then is not None:
-            raise BadInput(f"--then {then} says what happens at a deadline: give --answer-by, too")
+            raise BadInput(f"--then {then} needs a deadline: give --answer-by, too")
         return UnattendedPolicy(top_up=raises)
     then = then or "partial"
     span = _SPAN.fullmatch(answer_by.strip())

@@ -148,7 +148,7 @@ def parse_plan(written: str) -> Plan:
     try:
         # An anchor that is referenced a thousand times would be copied a thousand times.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(written, yaml.SafeLoader)):
-            raise BadInput("the plan cannot be read: it has YAML aliases (*name); replace them by their values")
+            raise BadInput("the plan cannot be read: it has YAML aliases (*name); replace each alias with its value")
         content = _CONTENT.validate_python(yaml.safe_load(written))
         plan = Plan.model_validate_json(_CONTENT.dump_json(content))
     except yaml.YAMLError as error:

@@ -72,8 +72,8 @@ async def run_platform_locally(settings: Settings) -> AsyncGenerator[RunFile]:
         try:
             if not await ensure_search_attributes(server.client):
                 print_message(
-                    "The Temporal server has search attributes with the names that Waystation uses, but of other "
-                    "types. Tasks run without them, so you cannot filter by them in the Temporal UI."
+                    "Search attributes on the Temporal server have the names that Waystation uses, but other types. "
+                    "Tasks run without search attributes, so you cannot filter by them in the Temporal UI."
                 )
             async with serve_pages(settings, partial(_without_pages, settings)) as pages, run_local_workers(settings):
                 await _until_polled(server)
@@ -157,8 +157,8 @@ def _lock_path(settings: Settings) -> Path:
 
 def _runs_already(settings: Settings) -> BadInput:
     found = read_run_file(settings.run_file)
-    where = found.ui_url if found is not None and found.is_server_alive else "it is starting"
-    return BadInput(f"the platform is already running: {where} (`waystation status`, `waystation down`)")
+    state = f"running: {found.ui_url}" if found is not None and found.is_server_alive else "starting"
+    return BadInput(f"the platform is already {state} (`waystation status`, `waystation down`)")
 
 
 async def _orphan_ended(settings: Settings) -> None:
@@ -436,8 +436,8 @@ async def _up(settings: Settings) -> RunFile:
         if process is not None:
             process.terminate()
         raise Unreachable(
-            f"the platform was not ready within {START_SECONDS} s and was stopped. {log} shows how far it got. Nothing "
-            "is lost: start it again"
+            f"the platform was not ready within {START_SECONDS} s and was stopped. {log} shows how far the start got. "
+            "Nothing is lost: start the platform again"
         ) from error
     raise Unreachable(f"the platform exited before it was ready: {_last_line(log)} ({log})")
 
@@ -468,7 +468,7 @@ def worker(
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="Queues to poll; default: workflows,agents,context. Fewer queues need QDRANT_URL.",
+            help="Queues to poll; default: workflows,agents,context. To poll fewer queues, set QDRANT_URL.",
         ),
     ] = None,
 ) -> None:

@@ -86,7 +86,7 @@ def redact(
     file: Annotated[str, typer.Argument(metavar="FILE", help="UTF-8 text file; - reads stdin.")],
     policy: Annotated[
         RedactionPolicy | None,
-        typer.Option("--policy", metavar="NAME", help="standard, strict or secrets-only; default: the setting."),
+        typer.Option("--policy", metavar="NAME", help="standard, strict or secrets-only; default: WAYSTATION_PRIVACY."),
     ] = None,
     place: Annotated[
         str,
@@ -394,7 +394,9 @@ async def _printed_again(value: str, kind: str | None) -> PersonErasureReceipt |
             await require_workers(client)
         receipt = await load_last_receipt(search)
     if receipt is None:
-        print_message("Temporal has no completed erasure of this value. It deletes old workflows, receipts included.")
+        print_message(
+            "Temporal has no completed erasure of this value. Temporal deletes old workflows and their receipts."
+        )
     return receipt
 
 
@@ -413,7 +415,7 @@ async def _say_earlier(search: PersonSearch) -> None:
 def format_receipts(receipts: Sequence[PersonErasureReceipt]) -> str:
     """Format receipts as text, and below them once what an erasure does not reach."""
     places = dict.fromkeys(place.description for receipt in receipts for place in receipt.not_reached)
-    heading = "Neither searched nor changed; they may still contain the person:"
+    heading = "These places were not searched or changed, and may still contain the person:"
     unreached = "\n".join([heading, *(f"- {place}" for place in places)])
     return "\n\n".join([*map(format_receipt, receipts), unreached, LATER_TEXTS])
 
@@ -430,7 +432,7 @@ def format_receipt(receipt: PersonErasureReceipt) -> str:
     if receipt.left:
         lines.append(f"not erased: {_counts(receipt.left)}")
     if receipt.histories_left:
-        lines.append(f"workflow histories that still contain it: {', '.join(receipt.histories_left)}")
+        lines.append(f"workflow histories that still contain the value: {', '.join(receipt.histories_left)}")
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ def read(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print files as agents will see them, with line numbers, and what is skipped.
+    """Print files as agents will see them, with line numbers, and list what is skipped.
 
     This needs no server and stores nothing. Exits with 1 if one of the files cannot be used.
     """

@@ -31,7 +31,7 @@ from waystation.tasks.details import (
     format_task_cost,
     format_work_totals,
 )
-from waystation.tasks.progress import CostBreakdown, CostLine
+from waystation.tasks.progress import CostBreakdown, CostLine, TemporalActionCounts
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import AgentCompactionView, PendingApproval, TaskView, list_pending_approvals
 
@@ -215,7 +215,7 @@ def _newest_compactions(view: TaskView) -> list[str]:
         {step.id for step in view.steps if step.state not in ENDED_STEP_STATES} if not view.phase.over else set[str]()
     )
     if undoable := [made for made in view.compactions if made.agent in at_work and made.status.made_room]:
-        shown.append(f"To undo one: {format_restore_command(view.task_id, undoable[-1])}")
+        shown.append(f"To undo a compaction: {format_restore_command(view.task_id, undoable[-1])}")
     return shown
 
 
@@ -456,6 +456,29 @@ def format_cost_report(bill: CostBreakdown, width: int) -> str:
     return "\n".join([*(table if fits else _list(sections)), *_remarks(bill), *reused])
 
 
+def format_temporal_actions(counted: TemporalActionCounts | None) -> str:
+    """Format the number of Temporal actions, and what they are."""
+    if counted is None:
+        return "Temporal actions: unknown, because the Temporal server no longer has the task's history"
+    kinds = (
+        (counted.workflows, "start of a workflow", "starts of workflows (a child workflow counts twice)"),
+        (counted.activities, "attempt of an activity", "attempts of activities"),
+        (counted.updates, "Update", "Updates"),
+        (counted.signals, "signal", "signals"),
+        (counted.timers, "timer", "timers"),
+        (counted.search_attribute_updates, "update of search attributes", "updates of search attributes"),
+    )
+    parts = [f"  {number:,} {one if number == 1 else several}" for number, one, several in kinds if number]
+    least = "" if counted.complete else "at least "
+    return "\n".join(
+        [
+            f"Temporal actions of the task and its child workflows: {least}{counted.total:,}",
+            *parts,
+            "  not included: the session's workflow, queries, heartbeats",
+        ]
+    )
+
+
 def _sections(bill: CostBreakdown) -> list[_Section]:
     """Return the sections: by model, then the total, and the share of compactions, numbered."""
     models = dict.fromkeys(line.model for line in bill.lines)
@@ -543,7 +566,7 @@ def _remarks(bill: CostBreakdown) -> list[str]:
 
 def _open(bill: CostBreakdown) -> list[str]:
     """Format calls without a reply, which are in progress or will never have one, and models without a price."""
-    named = f"{UNPRICED}: {', '.join(bill.unpriced_models)}; add the price to a file and set WAYSTATION_PRICES to it"
+    named = f"{UNPRICED}: {', '.join(bill.unpriced_models)}; add prices to a file and set WAYSTATION_PRICES to its path"
     return [
         f"{call.agent}: {call.intent.key} has no reply so far; possibly billed, "
         f"{format_amount(call.intent.worst_case)} at most"

@@ -18,6 +18,7 @@ from waystation.cli.render import (
     format_count,
     format_message,
     format_prices,
+    format_temporal_actions,
     render_task_screen,
     render_task_summary,
 )
@@ -51,7 +52,7 @@ from waystation.plugins.exports.page import NO_DETAILS, SourceDetails
 from waystation.reports.changes import ReportChanges, compare_reports, render_claim_with_citations
 from waystation.reports.cited_sentences import extract_cited_sentences
 from waystation.reports.sections import extract_brief_report
-from waystation.tasks.progress import CostBreakdown
+from waystation.tasks.progress import CostBreakdown, TemporalActionCounts
 from waystation.tasks.task import TaskRequest
 from waystation.tasks.view import AgentMessagesView, AgentView, CostView
 
@@ -151,18 +152,28 @@ async def _show(settings: Settings, task: str, *, verbose: bool, as_json: bool) 
 
 
 @app.command()
-def cost(task: TaskArgument, as_json: JsonOption = False) -> None:
+def cost(
+    task: TaskArgument,
+    actions: Annotated[
+        bool,
+        typer.Option("--actions", help="Also count the task's Temporal actions. Reads its history from the server."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show what a task has cost so far, by agent, model and kind of call, and what each compaction cost."""
-    bill = asyncio.run(_bill(task))
+    bill, counted = asyncio.run(_load_cost(task, actions=actions))
     if as_json:
-        print_json(CostView.from_breakdown(bill))
-    else:
-        print_text(format_cost_report(bill, result.width))
+        print_json(CostView.from_breakdown(bill, counted))
+        return
+    print_text(format_cost_report(bill, result.width))
+    if actions:
+        print_text(format_temporal_actions(counted))
 
 
-async def _bill(task: str) -> CostBreakdown:
+async def _load_cost(task: str, *, actions: bool) -> tuple[CostBreakdown, TemporalActionCounts | None]:
     async with await connect_client(Settings()) as client:
-        return await client.get_bill(await client.resolve_task_id(task))
+        task_id = await client.resolve_task_id(task)
+        return await client.get_bill(task_id), await client.count_temporal_actions(task_id) if actions else None
 
 
 class PricesJson(Value):

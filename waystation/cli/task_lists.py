@@ -161,7 +161,7 @@ async def _tasks(task_filter: TaskFilter) -> tuple[TaskView, ...]:
 MAX_SESSIONS = 1_000
 
 
-session = typer.Typer(name="session", help="List sessions, or set the budget of one.", no_args_is_help=True)
+session = typer.Typer(name="session", help="List sessions, or set the budget of a session.", no_args_is_help=True)
 app.add_typer(session)
 
 

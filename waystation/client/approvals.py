@@ -288,7 +288,9 @@ async def resolve_only_request(
         return AnswerResult(outcome="refused", reason=named if waiting else "no request is open")
     (asked,) = waiting
     if approving and asked.action is not None:
-        reason = f"{asked.request_id} asks to call {asked.action.tool}: look at it, and name it by request_id"
+        reason = (
+            f"{asked.request_id} asks to call {asked.action.tool}: look at the call, then answer with its request_id"
+        )
         return AnswerResult(outcome="refused", reason=reason)
     return asked.request_id
 

@@ -45,7 +45,14 @@ from waystation.runtime.store_setup import build_client_data_converter, open_sto
 from waystation.security.untrusted import neutralize_markdown
 from waystation.tasks.approvals import AnswerAuthor, DeliverInput, ReviewPlanInput
 from waystation.tasks.events import EventPage
-from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport, TaskCharges
+from waystation.tasks.progress import (
+    CostBreakdown,
+    DayRange,
+    SessionSummary,
+    SpendingReport,
+    TaskCharges,
+    TemporalActionCounts,
+)
 from waystation.tasks.signals import (
     APPROVAL,
     DELIVERY,
@@ -463,6 +470,14 @@ class Client:
     async def get_bill(self, task_id: str) -> CostBreakdown:
         """Return the task's cost so far, from the store. Raises UnknownTask."""
         return (await self.get_payments(task_id)).cost_breakdown
+
+    async def count_temporal_actions(self, task_id: str) -> TemporalActionCounts | None:
+        """Count the task's Temporal actions in histories; None if the server no longer has them.
+
+        Raises UnknownTask.
+        """
+        row = await self._load_row(task_id)
+        return await (await self._temporal()).count_actions(row.ref.task_id)
 
     async def get_payments(self, task_id: str) -> TaskCharges:
         """Return the task's charges, call by call."""

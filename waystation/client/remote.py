@@ -237,6 +237,7 @@ class RemoteClient(Client):
     get_report = make_http_method(Client.get_report, "read")
     load_report = make_http_method(Client.load_report, "read")
     get_bill = make_http_method(Client.get_bill, "read")
+    count_temporal_actions = make_http_method(Client.count_temporal_actions, "read")
     get_payments = make_http_method(Client.get_payments, "read")
     get_spending = make_http_method(Client.get_spending, "read")
     list_sessions = make_http_method(Client.list_sessions, "read")

@@ -68,7 +68,7 @@ def render_missing(check: SupportCheck, lines: str) -> str:
 
 def _render_detail(detail: MissingDetail, lines: str) -> str:
     if not detail.text:
-        return f'{lines} say "{detail.lines_say}", but the sentence does not'
+        return f'{lines} say "{detail.lines_say}", which the sentence leaves out'
     if detail.kind == "calculation":
         return f'"{detail.text}" is not in {lines}, but may be computed from {detail.lines_say}'
     if detail.lines_say:

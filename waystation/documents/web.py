@@ -85,8 +85,8 @@ class RobotsPolicy:
             ) from refused
         if answer.status >= 500:
             raise WebUnavailable(
-                f"{address.host} answered {answer.status} for its robots.txt, so none of its pages are read "
-                "until it can be read"
+                f"{address.host} answered {answer.status} for its robots.txt, so no page of that site is read "
+                "until robots.txt can be read"
             )
         rules = answer.content if answer.status < 300 else b""
         return Protego.parse(rules.decode("utf-8", "replace"))
@@ -308,7 +308,7 @@ class DirectWebPageFetcher:
             raise WebPageUnreadableError(f"Pages of {address.host} are not allowed here", "Use another source.")
         if not is_host_or_subdomain(asked.host, address.host) and not domains.is_allowed(address.host):
             raise WebPageUnreadableError(
-                f"{asked.host} redirects to another site", f"To read that one, fetch {address.url} itself."
+                f"{asked.host} redirects to another site", f"To read that site, fetch {address.url} itself."
             )
 
     async def _visit(self, address: WebAddress) -> _Body | WebAddress:
@@ -334,7 +334,7 @@ class DirectWebPageFetcher:
         if too_large:
             most = self._terms.max_bytes / 1e6
             raise WebPageUnreadableError(
-                f"The page of {host} is larger than {most:g} MB", "Use a smaller page or a part of it."
+                f"The page of {host} is larger than {most:g} MB", "Use a smaller page, or only a part of this page."
             )
         return bytes(content)
 

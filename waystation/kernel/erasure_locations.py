@@ -20,7 +20,7 @@ class ErasureLocation(StrEnum):
     NOTE = "notes"
     FINDING = "findings and sections"
     REMEMBERED = "passages in memory"
-    OUTBOX = "passages that wait or were withdrawn"
+    OUTBOX = "passages not in memory (waiting or withdrawn)"
     VAULT = "vault"
     REPORT_FILE = "files of reports"
     HISTORY = "workflow histories"

@@ -93,7 +93,7 @@ class StaleFenceError(StoreError):
     """Another attempt has taken over this agent run: this one must not write anything more."""
 
     def __init__(self, run_id: str, held: int) -> None:
-        super().__init__(f"agent run {run_id}: fence {held} is no longer the newest; another attempt took over")
+        super().__init__(f"agent run {run_id}: fencing token {held} is no longer the newest; another attempt took over")
         self.run_id, self.held = run_id, held
 
 
@@ -101,7 +101,7 @@ class VersionConflict(StoreError):
     """The transcript changed since it was read."""
 
     def __init__(self, run_id: str, expected: int, found: int) -> None:
-        super().__init__(f"agent run {run_id}: version {found}, expected {expected}")
+        super().__init__(f"agent run {run_id}: the transcript has version {found}, expected {expected}")
         self.run_id, self.expected, self.found = run_id, expected, found
 
 
@@ -123,7 +123,7 @@ class WrongStore(StoreError):
     def __init__(self, wanted: str, found: str) -> None:
         super().__init__(
             f"the task is in store {wanted}, but this worker has store {found} open: "
-            "use the worker's WAYSTATION_HOME or database, or start a worker on yours"
+            "submit with the worker's WAYSTATION_HOME or database, or start a worker with the task's store"
         )
         self.wanted, self.found = wanted, found
 
@@ -133,9 +133,9 @@ class RetiredKey(StoreError):
 
     def __init__(self, place: str = "the store") -> None:
         super().__init__(
-            f"a value in {place} was written with a previous key, although `waystation store reseal` has rewritten "
-            "everything with a newer one since: someone with the previous key has written it, or a worker that was not "
-            "restarted. Restore the database from a backup that was made after reseal, or accept the value as it is "
+            f"a value in {place} was written with a previous key after `waystation store reseal` had rewritten "
+            "everything with a newer key. Someone with the previous key, or a worker that was not restarted, wrote "
+            "this value. Restore the database from a backup that was made after reseal, or accept the value as it is "
             "with `waystation store reseal --accept-refused`"
         )
 

@@ -115,7 +115,7 @@ def find_json_fault(value: JsonValue) -> str:
 def _own_fault(one: JsonValue, depth: int) -> str:
     match one:
         case float() if not math.isfinite(one):
-            return "a number that is infinite or none"
+            return "an infinite number or NaN"
         case int() if abs(one) >= _MAX_INTEGER:
             return "a number of more than 308 digits"
         case str() if not _is_whole(one):
@@ -174,7 +174,7 @@ def to_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise ValueError("it is before the year 1, or after the year 9999, in UTC") from None
+        raise ValueError("the time is before the year 1, or after the year 9999, in UTC") from None
 
 
 UtcMoment = Annotated[datetime, AfterValidator(to_utc)]
@@ -272,7 +272,7 @@ _WORDS_BY_KIND = {
     "dict_type": "it should have named values, as a JSON object or a TOML table does",
     "tuple_type": "it should be a list",
     "too_short": "it is empty",
-    "string_pattern_mismatch": "it has characters that are not allowed, or too many or too few",
+    "string_pattern_mismatch": "it is too long or too short, or has characters that are not allowed",
 }
 
 

@@ -150,7 +150,7 @@ class _Entry(Value):
     @model_validator(mode="after")
     def _is_one_thing(self) -> "_Entry":
         if (self.command is None) == (self.url is None):
-            raise ValueError("it needs either command or url, and not both")
+            raise ValueError("it needs either command or url, not both")
         if self.type is not None and self.type not in TRANSPORTS:
             raise ValueError(f"its type may be {', '.join(TRANSPORTS)}; older transports are not supported")
         if self.type is not None and getattr(self, TRANSPORTS[self.type]) is None:
@@ -223,7 +223,7 @@ def _told(path: Path) -> Generator[None]:
     except json.JSONDecodeError as error:
         fault = f"is not JSON (line {error.lineno}, column {error.colno}: {error.msg}); {_EXAMPLE}"
     except (RecursionError, UnicodeDecodeError) as error:
-        fault = f"is {'nested too deep' if isinstance(error, RecursionError) else 'not UTF-8'}; {_EXAMPLE}"
+        fault = f"is {'nested too deeply' if isinstance(error, RecursionError) else 'not UTF-8'}; {_EXAMPLE}"
     except ValidationError as error:
         faults = [f"{_place(fault.place)}: {fault.words}" for fault in extract_validation_faults(error)]
         fault = f"cannot be used: {'; '.join(faults)}"
@@ -271,7 +271,7 @@ def _place_of(entry: _Entry, expansion: VariableExpander) -> StdioTransportConfi
 def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Reject duplicate keys. JSON's own rule is that the last one counts: a server would silently disappear."""
     if (twice := find_duplicate_key(pairs)) is not None:
-        raise BadInput(f"{twice} is defined twice in the same place")
+        raise BadInput(f"{twice} is defined twice in the same object")
     return dict(pairs)
 
 

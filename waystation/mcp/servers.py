@@ -127,13 +127,13 @@ def filter_server_tools(
 
 def _refused(server: McpServerConfig, tool: Tool, room: int) -> str:
     if not any(fnmatchcase(tool.name, pattern) for pattern in server.allow):
-        return "the config file does not allow it"
+        return "the config file does not allow this tool"
     if len(tool.name) > MAX_NAME_CHARACTERS:
         return f"its name has {len(tool.name):,} characters; at most {MAX_NAME_CHARACTERS} are accepted"
     if not all(map(_is_seen, tool.name)):
         return "its name has invisible characters"
     if room < 0:
-        return f"the schemas of its server have more than {SERVER_SCHEMA_CHARACTERS:,} characters together"
+        return f"its server's schemas together have more than {SERVER_SCHEMA_CHARACTERS:,} characters"
     return _unusable(tool.input_schema) or _hiding(_schema(server, tool.input_schema))
 
 
@@ -159,12 +159,12 @@ def _unusable(schema: dict[str, JsonValue]) -> str:
     if size > SCHEMA_CHARACTERS:
         return f"its schema has {size:,} characters; at most {SCHEMA_CHARACTERS:,} are accepted"
     if schema.get("type") != "object" or any(choice in schema for choice in _CHOICES):
-        return "its schema is not a single object, and models accept no other"
+        return "its schema is not a single object, as models require"
     properties = schema.get("properties", {})
     if isinstance(properties, dict) and not all(map(_PROPERTY.fullmatch, properties)):
         return "its schema has an argument name that models do not accept"
     if any(map(_is_slow, _lists(schema))):
-        return f"its schema has a list of more than {MAX_LISTED_ITEMS} that are neither all words nor all numbers"
+        return f"its schema has a list of over {MAX_LISTED_ITEMS} values that are neither all words nor all numbers"
     try:
         _check_schema(schema)
     except (SchemaError, RecursionError):
@@ -305,7 +305,8 @@ def _resource(resource: TextResourceContents | BlobResourceContents) -> str:
 
 def _left_out(what: str, kind: str, base64: str) -> str:
     size = int(len(base64) * BASE64_BYTES)
-    return f"({what[0].upper()}{what[1:]} of type {_label(kind)} and about {size:,} bytes was left out: it is no text.)"
+    named = f"{what[0].upper()}{what[1:]} of type {_label(kind)} and about {size:,} bytes"
+    return f"({named} was left out: it is not text.)"
 
 
 def mask_secrets(text: str, secrets: Iterable[str]) -> str:
@@ -443,7 +444,7 @@ class McpServers:
         return _Listing(told, specs, hidden, session.opened, until, until)
 
 
-_NOT_THERE = "the config file of the worker has no tool server of that name"
+_NOT_THERE = "the config file of the worker has no tool server with this name"
 
 
 def _is_wanted(server: McpServerConfig, named: Collection[str]) -> bool:

@@ -60,7 +60,7 @@ class BoundedLine:
             return bytes(self.held) + b"\n"
         found = _ID_FIRST.match(self.held) or _ID_LAST.search(self.held)
         if found is None:
-            raise ValueError("it is unknown which call was answered")
+            raise ValueError("the message does not say which call it answers")
         error = b'{"code":%d,"message":"too long"}' % TOO_LONG_ERROR_CODE
         return b'{"jsonrpc":"2.0","id":%s,"error":%s}\n' % (found[1], error)
 

@@ -489,7 +489,7 @@ class MemoryRecall:
         try:
             names = await self.vault.load_originals(tenant, there, session)
         except (WrongKey, RetiredKey) as unreadable:
-            _log.warning("names in recalled passages stay replaced: %s", unreadable)
+            _log.warning("names in recalled passages stay replaced by placeholders: %s", unreadable)
         kept = frozenset(PLACEHOLDER_PATTERN.findall(asked[0]))
         return _Names(names, {one: name for one, name in names.items() if self.shows_names and one not in kept})
 

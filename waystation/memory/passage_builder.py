@@ -316,7 +316,7 @@ class UnindexedDocuments(Value):
     def lines(self) -> tuple[str, ...]:
         """One list item for each."""
         return (
-            *([f"- {self.partial_document}: the end of it"] if self.partial_document else []),
+            *([f"- the end of {self.partial_document}"] if self.partial_document else []),
             *(f"- {name}" for name in self.missing_documents),
         )
 

@@ -55,8 +55,8 @@ class ModelCapabilities(Value):
     def unfit_reason(self) -> str:
         """Why no task can run there; empty if nothing is known to prevent it."""
         if self.streams is False:
-            return "its replies are not complete streams"
-        return "it does not accept tools, or does not call them" if self.tools is False else ""
+            return "the endpoint's replies are not complete streams"
+        return "the model does not accept tools, or does not call them" if self.tools is False else ""
 
 
 UNKNOWN_CAPABILITIES = ModelCapabilities()
@@ -118,7 +118,7 @@ def normalise_base_url(address: str, *, versioned: bool = False) -> str:
     Raises:
         ValueError: it is not such an address.
     """
-    address, fault = address.strip(), "it is not the http or https address of an endpoint, like http://localhost:11434"
+    address, fault = address.strip(), "it must be the http or https address of an endpoint, like http://localhost:11434"
     try:
         parts = urlsplit(address)
         _ = parts.port
@@ -130,7 +130,7 @@ def normalise_base_url(address: str, *, versioned: bool = False) -> str:
     added = ("/chat/completions",) if versioned else ("/v1", "/messages")
     if parts.path.rstrip("/").endswith(added):
         named = "/chat/completions" if versioned else "/v1 or /v1/messages"
-        raise ValueError(f"write the address without {named} at its end, which the client adds")
+        raise ValueError(f"remove {named} from the end of the address: the client adds it")
     return address
 
 

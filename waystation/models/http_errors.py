@@ -92,7 +92,7 @@ STATUS_TABLE: Mapping[int, _Row] = {
         "no money",
         "the account's spending limit at the provider is reached, or the account has no credit",
     ),
-    403: _Row("permission_error", "final", "the API key lacks the permission for this"),
+    403: _Row("permission_error", "final", "the API key lacks permission for this request"),
     404: _Row("not_found_error", "final", "there is no such model or endpoint"),
     408: _Row("timeout_error", "unclear", "the provider timed out"),
     409: _Row("conflict_error", "not billed", "the provider reports a conflict"),
@@ -150,7 +150,7 @@ _CAUSES = {
     "schema is too complex": _COMPLEX_SCHEMAS,
     "tool_choice": "the model does not accept this choice of tools",
     "thinking": "the model does not accept these thinking blocks or settings",
-    "effort": "the model does not accept this effort",
+    "effort": "the model does not accept this effort level",
 }
 """Causes that a person must be able to distinguish, by vendors' words and codes, which we never repeat. Looked for in
 statuses from 400 on that do not say more themselves.
@@ -311,7 +311,7 @@ def add_model_to_error(error: ModelError, model: str, variable: str, *, is_set: 
     if isinstance(error, ModelNotFoundError):
         step = f"; check the name and the endpoint with `waystation doctor --model {model}`"
     elif isinstance(error, ModelAuthenticationError) and variable:
-        step = f"; its key is the worker's {variable}{'' if is_set else ', which is not set there'}"
+        step = f"; the key is the worker's {variable}{'' if is_set else ', which is not set there'}"
     named = copy(error)
     named.args = (f"{model}: {error}{step}",)
     return named

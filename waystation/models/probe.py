@@ -133,9 +133,7 @@ class ProbeRunner:
             self.found |= {"streams": True, **_left_out(caches=caches, binds=binds)}
             self._note("streaming", "fits", f"a complete stream with the stop reason {reply.stop}")
             if not caches:
-                self._note(
-                    "cache marks", "worked around", "the endpoint refuses them, so none are sent and nothing is cached"
-                )
+                self._note("cache marks", "worked around", "the endpoint refuses cache marks, so nothing is cached")
             if not binds:
                 self._note(
                     "thinking",
@@ -248,7 +246,7 @@ class ProbeRunner:
             self._note(
                 "overflow",
                 "fits",
-                f"reported in the test of the cache: the window is under {4 * _CACHED_WORDS:,} tokens",
+                f"reported in the cache test: the window of the endpoint is under {4 * _CACHED_WORDS:,} tokens",
             )
             return
         if not tokens:
@@ -268,7 +266,7 @@ class ProbeRunner:
         self._note(
             "overflow",
             "worked around",
-            "the endpoint answered, so it cuts requests or has a larger window: set --window below its real window",
+            "the endpoint answered, so it shortens requests or has a larger window: set --window below the real one",
         )
 
 
@@ -302,7 +300,7 @@ def _calls(reply: ModelResponse) -> list[ToolUse]:
 
 def _instead_of_a_call(reply: ModelResponse) -> str:
     if any(isinstance(block, ToolUse) for block in reply.blocks):
-        return "a call of a tool that it was not given"
+        return "a call of a tool that the request did not offer"
     if not reply.blocks:
         return "an empty reply, without a call of the tool"
     if all(isinstance(block, Thinking | RedactedThinking) for block in reply.blocks):

@@ -216,7 +216,7 @@ def parse_step_share(written: str, remaining: Limit) -> Limit:
     if percent != share:
         if percent.isascii() and percent.isdecimal() and 0 < int(percent) <= MAX_PERCENT:
             return remaining.compute_percent(int(percent))
-        raise ValueError(f"{written!r} is not a share: write whole percent, from 1% to {MAX_PERCENT}%")
+        raise ValueError(f"{written!r} is not a share: write a whole percentage, from 1% to {MAX_PERCENT}%")
     given = parse_limit(share)
     if 0 in {given.tokens, given.micro_usd}:
         raise ValueError(f"{written!r} is zero")
@@ -229,7 +229,7 @@ def _unreadable_shares(plan: Plan) -> Iterator[PlanFault]:
             if step.share:
                 parse_step_share(step.share, Limit())
         except ValueError as error:
-            text = f"step {step.id!r} has an invalid share; write an amount, or percent like 25%: {error}"
+            text = f"step {step.id!r} has an invalid share; write an amount, or a percentage like 25%: {error}"
             yield PlanFault(text, place, "share")
 
 
@@ -244,7 +244,7 @@ def find_share_errors(plan: Plan, remaining: Limit) -> tuple[str, ...]:
         errors.append(f"the budget is only in {counted}: give shares in {counted}, or in percent")
     elif not remaining.can_cover(both):
         errors.append(
-            f"the shares add up to {format_amount(both)}, but only {format_limit(remaining)} are left for the steps"
+            f"the shares add up to {format_amount(both)}, but the steps have only {format_limit(remaining)} left"
         )
     rest, others = remaining.remaining_after(both), [step.id for step in plan.steps if not step.share]
     if not errors and others and 0 in {rest.tokens, rest.micro_usd}:

@@ -23,7 +23,7 @@ def parse_hex_key(text: str) -> bytes:
     if len(key) != KEY_BYTES:
         raise BadInput(
             f"the key must be {KEY_BYTES} bytes, written as {2 * KEY_BYTES} hexadecimal digits: `openssl rand -hex "
-            f"{KEY_BYTES}` makes one; set WAYSTATION_KEY to the same key for all workers that share a store"
+            f"{KEY_BYTES}` makes such a key. Set WAYSTATION_KEY to the same key on all workers that share a store"
         )
     return key
 

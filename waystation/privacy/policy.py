@@ -26,7 +26,10 @@ class RedactionPolicy(StrEnum):
         """What is replaced, and where, for people."""
         match self:
             case RedactionPolicy.STANDARD:
-                return "secrets and identifiers are replaced before a model call; in summaries and memory, names, too"
+                return (
+                    "secrets and identifiers are replaced before a model call; names are replaced in summaries and "
+                    "memory"
+                )
             case RedactionPolicy.STRICT:
                 return "secrets, identifiers and names are replaced before a model call"
             case RedactionPolicy.SECRETS_ONLY:

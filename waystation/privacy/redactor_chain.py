@@ -58,7 +58,7 @@ class RedactorChain:
             given = [result.text for result in results]
             found = await redactor.redact(given, destination, tenant)
             if len(found) != len(given) or not all(map(_is_sound, given, found)):
-                raise RedactionFailed(f"the result of the redactor {name} does not match the texts that it was given")
+                raise RedactionFailed(f"the redactor {name} returned results that do not match the texts sent to it")
             results = tuple(map(merge_redactions, texts, results, found))
         return results
 

@@ -451,4 +451,5 @@ def find_section(sections: Iterable[tuple[str, str]], wanted: str) -> str:
     place = find_heading([heading for heading, _ in known], wanted)
     if place is not None:
         return known[place][1]
-    raise BadInput(f"there is no section {wanted!r}: there are {', '.join(repr(heading) for heading, _ in known)}")
+    headings = ", ".join(repr(heading) for heading, _ in known)
+    raise BadInput(f"there is no section {wanted!r}; available sections: {headings}")

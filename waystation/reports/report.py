@@ -179,7 +179,8 @@ def render_written_part(parts: ReportParts) -> str:
         f"{step.id} ({neutralize_markdown(step.reason)})" for step in parts.task.steps if step.state == "partial"
     ]:
         lines.append(
-            f"> **Steps that ended early:** {_some(early)}. Of these, the report has what was found until then."
+            f"> **Steps that ended early:** {_some(early)}. From these steps, the report "
+            "contains only what was found before they ended."
         )
     said = lines[0] == f"# {' '.join(parts.question.split())}"
     lines += ["" if said else f"{QUESTION_LABEL} {parts.question}", draft.summary]
@@ -197,7 +198,7 @@ def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -
     why = describe_faulty_citations(len(apparatus.failed), apparatus.checked, apparatus.sentences)
     if why and parts.draft.title and parts.task.phase.over:
         written = insert_after_title(
-            written, f"> **Partial.** {why}. Each is marked in the text and listed below with the reason."
+            written, f"> **Partial.** {why}. Each fault is marked in the text and listed below with the reason."
         )
     pieces = [
         OFFLINE_WARNING if parts.offline else "",
@@ -219,11 +220,11 @@ def describe_faulty_citations(failed: int, checked: int, sentences: SentenceCoun
     or name that their lines do not contain. Empty if there are none.
     """
     absent = sentences.with_absent_details
-    states, their = ("states", "its") if absent == 1 else ("state", "their")
+    states = "states" if absent == 1 else "state"
     faulty = [
         _describe_failed_citations(failed, checked),
-        f"{absent} of {format_count(sentences.total, 'cited sentence')} {states} a figure, date or name that {their} "
-        "lines do not contain"
+        f"{absent} of {format_count(sentences.total, 'cited sentence')} {states} a figure, date or name that the "
+        "cited lines do not contain"
         if absent
         else "",
     ]
@@ -263,7 +264,10 @@ def render_questions_section(questions: Sequence[PersonQuestion]) -> str:
     """Render the questions that agents asked, with who asked; empty if there are none."""
     if not questions:
         return ""
-    head = "No one answers while agents work, so they continued with an assumption. You can answer in a follow-up task."
+    head = (
+        "No one answers questions while agents work, so the agents continued with assumptions. You can answer the "
+        "questions in a follow-up task."
+    )
     lines = [f"- {', '.join(one.agents)}: {neutralize_markdown(one.text)}" for one in questions]
     return "\n".join([QUESTIONS, "", head, "", *lines])
 
@@ -298,7 +302,7 @@ def render_unindexed_section(left_out: UnindexedDocuments | None) -> str:
         lines.append(f"- and {len(left_out.lines) - MAX_SKIPPED_LINES:,} more")
     said = (
         f"The agents of this task could read all documents. Memory keeps {left_out.max_characters:,} of their "
-        f"{left_out.total_characters:,} characters for later tasks (WAYSTATION_REMEMBERED_CHARACTERS). It lacks:"
+        f"{left_out.total_characters:,} characters for later tasks (WAYSTATION_REMEMBERED_CHARACTERS). Memory lacks:"
     )
     return "\n".join([NOT_IN_MEMORY, "", said, "", *lines])
 
@@ -491,7 +495,7 @@ def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
         lines.append(f"- {privacy}")
     if not task.possibly_billed.is_zero:
         held = format_amount(task.possibly_billed)
-        lines.append(f"- Up to {held} may have been billed for calls without a reply; this counts as spent")
+        lines.append(f"- Up to {held} may have been billed for calls without a reply; this amount counts as spent")
     lines += [
         f"- {'Subagent' if get_parent_id(step.id) else 'Step'} {step.id} ended early: "
         f"{neutralize_markdown(step.reason)}"

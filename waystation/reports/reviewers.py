@@ -325,7 +325,9 @@ REVIEW_REPORT = ToolSpec(
     strict=True,
 )
 REVIEW_NOTES = {
-    NoAnswerReason.UNUSABLE: "The review could not be used, even once corrected, so only code checked the report.",
+    NoAnswerReason.UNUSABLE: (
+        "The review could not be used, even after one correction, so only code checked the report."
+    ),
     NoAnswerReason.TOO_DEAR: "The budget was too small for a model to review the report, so only code checked it.",
     NoAnswerReason.NO_REPLY: "The model returned no review of the report, so only code checked it.",
 }

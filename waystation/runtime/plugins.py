@@ -38,7 +38,7 @@ class InstalledPlugin:
     @property
     def description(self) -> str:
         """For people: what it is, and where it comes from."""
-        return f"{self.name} ({self.group.noun}, of {self.package})"
+        return f"{self.name} ({self.group.noun}, from {self.package})"
 
     @property
     def source_digest(self) -> str:
@@ -155,8 +155,9 @@ def _enabled(name: str, by_name: Mapping[str, Sequence[InstalledPlugin]]) -> Seq
         meant = f"did you mean {by_name[close[0]][0].description}? " if close else ""
         raise BadInput(
             f"the plug-in {name} is enabled but not installed: {meant}Install the package that has an entry "
-            f"point {name} of {_either(PluginGroup)}, or take it out of WAYSTATION_PLUGINS. If it is one of "
-            "Waystation's own plug-ins, install Waystation again. `waystation doctor` lists the installed plug-ins"
+            f"point {name} in the group {_either(PluginGroup)}, or remove {name} from WAYSTATION_PLUGINS. If {name} is "
+            "one of Waystation's own plug-ins, install Waystation again. `waystation doctor` lists the installed "
+            "plug-ins"
         )
     if len(packages) > 1 or len(found) > len(_distinct(one.group for one in found)):
         places = ", ".join(f"{one.package} ({one.entry_point.value})" for one in found)

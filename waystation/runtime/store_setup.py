@@ -154,8 +154,9 @@ def build_placeholder_key_mismatch_error(settings: Settings) -> BadInput:
     """Build the error for a person whose key does not match the store's placeholders."""
     if settings.placeholder_key is not None:
         return BadInput(
-            "the key in WAYSTATION_PLACEHOLDER_KEY is not the key of the store's placeholders: set it to the oldest "
-            "key, as the workers have it. It stays the same when WAYSTATION_KEY is replaced again"
+            "the key in WAYSTATION_PLACEHOLDER_KEY is not the key of the store's placeholders: set this "
+            "variable as on the workers, to the oldest key. Its value stays the same when WAYSTATION_KEY is replaced "
+            "again"
         )
     given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
     return BadInput(
@@ -170,8 +171,8 @@ def build_outdated_key_error(settings: Settings) -> BadInput:
     given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
     return BadInput(
         f"this store was rewritten with a newer key than the one in {given}: set WAYSTATION_KEY to the key of the "
-        "workers, and put this one in front of WAYSTATION_PREVIOUS_KEYS. If the newer key is lost, `waystation store "
-        "adopt-key` replaces it with this one"
+        "workers, and put the older key at the beginning of WAYSTATION_PREVIOUS_KEYS. If the newer key is lost, "
+        "`waystation store adopt-key` replaces it with the older one"
     )
 
 
@@ -203,8 +204,8 @@ def _require_demanded_encryption(store: SqlStore, settings: Settings) -> None:
     """
     if not store.is_row_encrypted and settings.encrypt_at_rest:
         raise StoreError(
-            "WAYSTATION_ENCRYPT_AT_REST=true demands an encrypted store, but the database does not say that all texts "
-            "of this one are encrypted. If encryption was just turned on, stop the workers and run "
+            "WAYSTATION_ENCRYPT_AT_REST=true requires an encrypted store, but the database does not say that all of "
+            "its texts are encrypted. If encryption was just turned on, stop the workers and run "
             "`waystation store reseal`. If the store was encrypted before, another program has changed the database: "
             "restore it from a backup"
         )

@@ -164,7 +164,7 @@ class ConfinedProcess:
     def _message(self, until: float) -> bytes:
         (length,) = LENGTH_HEADER.unpack(self._received(LENGTH_HEADER.size, until))
         if length > MAX_ANSWER_BYTES:
-            raise ValueError("longer than an answer may be")
+            raise ValueError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
         return self._received(length, until)
 
     def _received(self, count: int, until: float) -> bytes:

@@ -172,7 +172,7 @@ def neutralize_markdown(text: str) -> str:
 
 def _opening(name: str, attributes: Mapping[str, str]) -> str:
     if name.replace("_", "") not in PROMPT_TAGS:
-        raise ValueError(f"the tag {name!r} is not in TAGS, so that words of others could close it")
+        raise ValueError(f"the tag {name!r} is not in PROMPT_TAGS, so text from outside could close it")
     # A value is not truncated: some are read again.
     values = (f' {key}="{sanitize_attribute(value, len(value))}"' for key, value in attributes.items())
     return f"<{name}{''.join(values)}>"

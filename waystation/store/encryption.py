@@ -127,7 +127,7 @@ class EncryptedText(TypeDecorator[str]):
             plain = value.replace("\x00", "\ufffd")
             return "\ufffd" + plain[1:] if plain.startswith(TEXT_MARK) else plain
         if not isinstance(value, RowBoundText):
-            raise TypeError(f"a text for {self.place} does not say for which row")
+            raise TypeError(f"a text for {self.place} is not bound to a row")
         plain = value.encode("utf-8", "surrogatepass")
         sealed = at_rest.cipher.encrypt(_compressed(plain), _context(self.place, value.row))
         return f"{TEXT_MARK}{b64encode(sealed).decode()}"
@@ -181,7 +181,7 @@ class RowProofType(EncryptedString):
             require_encryption(at_rest)
             return ""
         if not isinstance(value, RowBoundText):
-            raise TypeError(f"a proof for {self.place} does not say for which row")
+            raise TypeError(f"a proof for {self.place} is not bound to a row")
         proof = RowBoundText(_PROVEN)
         proof.row = value.row
         return super().process_bind_param(proof, dialect)
@@ -247,8 +247,8 @@ def _context(place: str, row: str) -> bytes:
 def _require_loose(at_rest: EncryptionConfig, place: str) -> None:
     if at_rest.strict:
         raise StoreError(
-            f"a value in {place} is not encrypted and bound to its row, although everything else in this "
-            "store is: another program has written it. Restore the database from a backup, or accept the "
+            f"a value in {place} is not encrypted for its row, although every other value in this store is: "
+            "another program has written it. Restore the database from a backup, or accept the "
             "value as it is with `waystation store reseal --accept-refused`"
         )
 

@@ -77,7 +77,7 @@ class StoredTable:
         """
         name = self.table.name
         if (self.rewind == "deleted") != (self.call_id is not None):
-            raise ValueError(f"{name}: rows that a rewind deletes are found by `call_id`, and no others have one")
+            raise ValueError(f"{name}: a table has `call_id` if, and only if, a rewind deletes its rows")
         if self.forget == "kept" and self.texts:
             raise ValueError(f"{name}: its rows have text, so they cannot stay when their task is forgotten")
         if {"run_id", "task_id"}.isdisjoint(self.table.c.keys()):

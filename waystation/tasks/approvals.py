@@ -247,14 +247,16 @@ def build_plan_edit(approval_context: ApprovalContext, message: ReviewPlanInput)
     """Return the plan edit to read. Raises ValueError if no plan waits for a person."""
     if approval_context.approvers:
         raise ValueError(
-            "the name of a person who edits a plan cannot be verified, and WAYSTATION_APPROVERS requires "
-            "verified names: an approver can approve or deny the plan as it is through `waystation serve`"
+            "WAYSTATION_APPROVERS requires verified names, and the name of a person who edits a plan cannot be "
+            "verified: an approver can approve or deny the plan as it is through `waystation serve`"
         )
     request = _open_request(approval_context, message.request_id)
     if not request.about_plan:
         raise ValueError(f"{request.request_id} is not about a plan: approve or deny it without sending a plan")
     if approval_context.revising:
-        raise ValueError("this is a revision of the plan: approve it, or deny it to keep the plan as it was")
+        raise ValueError(
+            "a revision of the plan cannot be edited: approve the revision, or deny it to keep the plan as it was"
+        )
     _none_being_read(approval_context)
     return PlanEdit(
         request_id=request.request_id, plan=message.plan, by=message.by, note=message.note, answer_id=message.answer_id
@@ -303,7 +305,7 @@ def _agreement(message: ApproveInput, approval_context: ApprovalContext) -> Amou
 
 def _none_being_read(approval_context: ApprovalContext) -> None:
     if approval_context.editing:
-        raise ValueError("another edited plan arrived first and is being read: look at its result")
+        raise ValueError("another edited plan arrived first and is being checked: wait for the result")
 
 
 def build_rejection(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> RejectedMessage:
@@ -328,7 +330,7 @@ def _permission(message: ApproveInput, request: ApprovalRequest) -> Amount:
     if message.tokens is not None or message.usd is not None:
         raise ValueError(f"{request.request_id} asks to call {tool}, not for budget: approve it without an amount")
     if message.request_id is None:
-        raise ValueError(f"{request.request_id} asks to call {tool}: look at it, and name it by request_id")
+        raise ValueError(f"{request.request_id} asks to call {tool}: look at the call, then answer with its request_id")
     if message.action not in {None, tool}:
         raise ValueError(f"{request.request_id} asks to call {tool}, not the tool that `action` names")
     return Amount()

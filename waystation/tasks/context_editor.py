@@ -201,15 +201,15 @@ _WORDS = {
     CompactionStatus.OFFLOADED: "large results are shown in part",
     CompactionStatus.MASKED: "old results are hidden and can be read again",
     CompactionStatus.NOOP: "there is nothing to compact",
-    CompactionStatus.NOOP_LITTLE_TO_GAIN: "there is too little to gain",
+    CompactionStatus.NOOP_LITTLE_TO_GAIN: "not compacted: a compaction would save too little",
     CompactionStatus.FAILED_EMPTY_SUMMARY: "not compacted: the summary was empty",
     CompactionStatus.FAILED_INFLATED: "not compacted: the summary was longer than what it would replace",
     CompactionStatus.FAILED_CHECK: "not compacted: the summary omits something that must be kept",
     CompactionStatus.FAILED_SUMMARISER: "not compacted: no summary could be made",
-    CompactionStatus.FAILED_TOKEN_COUNT: "not compacted: its tokens could not be counted",
-    CompactionStatus.TRUNCATED: "the middle is hidden, without a summary",
+    CompactionStatus.FAILED_TOKEN_COUNT: "not compacted: the tokens of the context could not be counted",
+    CompactionStatus.TRUNCATED: "the middle of the context is hidden, without a summary",
     CompactionStatus.CANNOT_FIT: "not compacted: what must be kept does not fit",
-    CompactionStatus.BLOCKED: "not compacted: the hook before it failed",
+    CompactionStatus.BLOCKED: "not compacted: the hook before the compaction failed",
 }
 
 

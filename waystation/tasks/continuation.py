@@ -44,7 +44,9 @@ def build_fork_state(ended: TaskState, origin: ForkOrigin, ref: TaskRef, config:
 
 def _plan_with_step(ended: TaskState, origin: ForkOrigin) -> Plan:
     if ended.plan is None:
-        raise BadInput(f"{origin.task_id} ended before it had a plan: there is no step to reuse. Submit it again")
+        raise BadInput(
+            f"{origin.task_id} ended before it had a plan: there is no step to reuse. Submit its question again"
+        )
     if all(step.id != origin.step for step in ended.plan.steps):
         names = ", ".join(step.id for step in ended.plan.steps)
         raise BadInput(f"{origin.task_id} has no step {origin.step!r}; it has {names}")

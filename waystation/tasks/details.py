@@ -73,7 +73,7 @@ def _format_replaced_hint(task_id: str, question: ToolCallView) -> str:
     if not question.replaced:
         return ""
     count = format_count(len(question.replaced), "placeholder")
-    return f"It sends the values of {count} shown here: `waystation approvals {task_id}` shows them."
+    return f"The call sends the values of {count} shown here: `waystation approvals {task_id}` shows these values."
 
 
 UNPRICED = "price unknown"
@@ -98,25 +98,26 @@ MIN_CALLS_FOR_AVERAGE = 3
 def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
     """Format what the requested amount buys, what finishing may take, and what the ceiling leaves.
 
-    For example `about 7 more calls at its average of 4,200 tokens, with room for the longest reply; finishing may take
-    about 60,000 tokens more than the steps have, at the pace so far`.
+    For example `about 7 more calls at an average of 4,200 tokens, with room for the longest reply; at the pace so far,
+    the unfinished steps may need about 60,000 tokens more than they have`.
     """
     parts: list[str] = []
     if forecast.unanswered_call:
         parts.append(format_unanswered_call(forecast.unanswered_call))
     if not forecast.can_be_granted:
-        room = f"the task's ceiling leaves {format_limit(forecast.grantable)} for grants, too little for its next call"
-        return "; ".join([*parts, f"{room}: deny the request, or cancel the task"])
+        room = f"the task's ceiling leaves {format_limit(forecast.grantable)} for grants"
+        step = "too little for the agent's next call: deny the request, or cancel the task"
+        return "; ".join([*parts, f"{room}, {step}"])
     if forecast.calls and forecast.affordable_calls:
         each = format_amount(round_amount(forecast.average_call))
         calls = format_count(forecast.affordable_calls, "more call")
         # The last call is only made if its worst case fits, so that the amount is more than calls times average.
         few = forecast.calls < MIN_CALLS_FOR_AVERAGE
         basis = f", from {format_count(forecast.calls, 'call')} so far" if few else ""
-        parts.append(f"about {calls} at its average of {each}{basis}, with room for the longest reply")
+        parts.append(f"about {calls} at an average of {each}{basis}, with room for the longest reply")
     if not forecast.needed_to_finish.subtract_clamped(asked).is_zero:
         needed = format_amount(round_amount(forecast.needed_to_finish))
-        parts.append(f"finishing may take about {needed} more than the steps have, at the pace so far")
+        parts.append(f"at the pace so far, the unfinished steps may need about {needed} more than they have")
     if not forecast.grantable.can_cover(asked):
         left = format_limit(forecast.grantable)
         parts.append(f"the task's ceiling leaves {left} for grants: approve no more than that")
@@ -125,7 +126,7 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
 
 def format_minimum_grant(approval: ApprovalView) -> str:
     """Format the smallest useful grant, and what a smaller one does; follows `minimum`."""
-    return f"{format_amount(approval.needed)}; with less, its next call does not fit, and the agent asks again"
+    return f"{format_amount(approval.needed)}; with less, the agent cannot make its next call, and asks again"
 
 
 def format_step_progress(approval: ApprovalView) -> str:
@@ -147,14 +148,15 @@ def render_plan_request_details(task_id: str, approval: ApprovalView) -> str:
     deadline = f" Deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
     what = (
         f"**The plan waits for approval.** Its {format_count(approval.steps_left, 'step')} are below, with the "
-        f"budget of each. `waystation plan {task_id}` shows what each does, and `--edit` changes it."
+        f"budget of each. `waystation plan {task_id}` shows what each step does, and `--edit` changes the plan."
     )
     if not approval.requested.is_zero:
         waits, _ = describe_plan_request(approval.steps_left, approval.requested)
         what = f"**A {waits}**: `waystation plan {task_id}` shows what each step does."
     denied = "end the task" if approval.requested.is_zero else "keep the plan as it was"
     return (
-        f"{what}{deadline}\nTo approve it, send the signal `approve_budget`; to {denied}, `deny_budget`; with"
+        f"{what}{deadline}\nTo approve it, send the signal `approve_budget`. To {denied}, send `deny_budget`. "
+        "Send either with"
         f"\n\n```json\n{sent}\n```"
     )
 
@@ -180,7 +182,7 @@ def format_request_and_answer(approval: ApprovalView, *, over: bool, origin: str
         case "denied" | "withdrawn" as end:
             return f"{asked}; {end}{by}{note}"
         case "expired" if approval.action is not None and approval.note:
-            return f"{asked}; not answered, since {approval.note}"
+            return f"{asked}; not answered, because {approval.note}"
         case "expired":
             end = "its deadline" if approval.answer_by is not None else "the task's end"
             return f"{asked}; not answered by {end}"
@@ -188,7 +190,7 @@ def format_request_and_answer(approval: ApprovalView, *, over: bool, origin: str
 
 def _asked(approval: ApprovalView) -> str:
     if approval.about_plan:
-        return f"the plan, of {format_count(approval.steps_left, 'step')}, waited for approval"
+        return f"the plan with {format_count(approval.steps_left, 'step')} waited for approval"
     if approval.action is not None:
         return f"{approval.agent} asked to call {approval.action.tool}"
     after = f" after {format_count(approval.forecast.calls, 'call')}" if approval.forecast is not None else ""
@@ -269,9 +271,13 @@ def _why(approval: ApprovalView) -> str:
         f"**{approval.agent} asks for {format_amount(approval.requested)}.** It has spent "
         f"{format_used_amount(approval.spent, approval.limit)}.",
         "",
-        *([f"- it buys: {format_budget_forecast(seen, approval.requested)}"] if seen is not None else []),
+        *(
+            [f"- the requested amount buys: {format_budget_forecast(seen, approval.requested)}"]
+            if seen is not None
+            else []
+        ),
         f"- minimum: {format_minimum_grant(approval)}",
-        f"- when it asked, the task had spent {format_in_units_of(approval.task_spent, approval.limit)}, with "
+        f"- when the agent asked, the task had spent {format_in_units_of(approval.task_spent, approval.limit)}, with "
         f"{format_step_progress(approval)}",
     ]
     if seen is not None:
@@ -296,7 +302,9 @@ def validate_grant(amount: Amount | None) -> Amount | None:
     Raises BadInput for a zero amount, which a task would read as none.
     """
     if amount is not None and amount.is_zero:
-        raise BadInput("an amount of zero grants nothing: leave the amount out to grant the requested one, or deny")
+        raise BadInput(
+            "an amount of zero grants nothing: leave the amount out to grant the requested one, or deny the request"
+        )
     return amount
 
 

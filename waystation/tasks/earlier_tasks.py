@@ -21,7 +21,7 @@ WINDOW_SHARE = 20
 """Earlier tasks take at most 1/20 of a window."""
 _HEAD = (
     "Earlier tasks of this session, the newest first. `recall` finds passages of their reports, findings and "
-    "conversations; `expand` with the id of one shows its report."
+    "conversations; `expand` with the id of a task shows its report."
 )
 
 

@@ -235,7 +235,7 @@ def _schedule_event(notice: ScheduleNotification) -> str:
     which, reason = f"the schedule `{notice.name}`", sanitize_mrkdwn_line(notice.reason)
     match notice.event:
         case ScheduleEvent.RUN_FAILED:
-            return f"*A run of {which} failed.* {reason}. Its state: `waystation schedule list`"
+            return f"*A run of {which} failed.* {reason}. State of the schedule: `waystation schedule list`"
         case ScheduleEvent.OVER_BUDGET:
             return f"*A run of {which} started no task, because the monthly budget is used up.* {reason}."
         case ScheduleEvent.PAUSED:

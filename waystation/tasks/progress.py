@@ -131,7 +131,7 @@ MAX_SHOWN_NOTE_CHARACTERS = 200
 """Maximum characters of a person's note in a bounded view."""
 TRUNCATION_NOTE = (
     "The task is large, so this view leaves out its oldest closed requests, edits, notes, messages and "
-    "finished subagents. The audit trail has them all, and they are stored with the task when it ends."
+    "finished subagents. The audit trail contains all of these, and they are stored when the task ends."
 )
 
 
@@ -294,6 +294,32 @@ class CostLine(Value):
     """How long the calls waited because of the provider's rate limit, in milliseconds, added up."""
 
 
+class TemporalActionCounts(Value):
+    """Actions of a task's workflow and its child workflows, as Temporal Cloud charges them, counted in histories.
+
+    No history has queries, heartbeats or actions of the session's workflow.
+    """
+
+    workflows: int = 0
+    """Starts and continuations; the start of a child workflow is two actions."""
+    activities: int = 0
+    """Attempts of activities."""
+    updates: int = 0
+    signals: int = 0
+    """Signals to other workflows, and received signals that no workflow sent."""
+    timers: int = 0
+    search_attribute_updates: int = 0
+    complete: bool = True
+    """Whether no history has been removed, so that the numbers are not too low."""
+
+    @property
+    def total(self) -> int:
+        """All actions."""
+        return (
+            self.workflows + self.activities + self.updates + self.signals + self.timers + self.search_attribute_updates
+        )
+
+
 class CostBreakdown(Value):
     """What a task has cost so far."""
 
@@ -323,7 +349,10 @@ class CostBreakdown(Value):
         for line in self.lines:
             if line.answered_by:
                 named.setdefault(line.model, {}).update(dict.fromkeys(line.answered_by))
-        return [f"{asked} was requested, but the replies name {', '.join(names)}" for asked, names in named.items()]
+        return [
+            f"the model {asked} was requested, but the replies name {', '.join(names)}"
+            for asked, names in named.items()
+        ]
 
     @property
     def unpriced_models(self) -> tuple[str, ...]:
@@ -402,9 +431,7 @@ class DayRange(Value):
         earliest = max(0, last.toordinal() - DEFAULT_DAYS)
         first = date.fromordinal(earliest + 1) if since is None else since
         if first > last:
-            raise BadInput(
-                f"there is no day from {first} to {last}: give a first day that is not after the last day or today"
-            )
+            raise BadInput(f"the first day, {first}, is after the last day, {last}: give an earlier first day")
         if (last - first).days >= MAX_DAYS:
             raise BadInput(f"{first} to {last} is more than {MAX_DAYS} days: request fewer at once")
         return cls(since=first, until=last)

@@ -159,7 +159,10 @@ class PauseScheduleRequest(Value):
 
 def format_pause_note(order: PauseScheduleRequest) -> str:
     """Format the note, in plain text on the server: no word of a question, no path."""
-    return f"paused after {order.max_failures} failures in a row: look for the cause in its last run, then resume it"
+    return (
+        f"paused after {order.max_failures} failures in a row: look for the cause in the last run, then resume the "
+        "schedule"
+    )
 
 
 class ScheduleView(Value):

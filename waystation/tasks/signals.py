@@ -73,7 +73,7 @@ class TaskMessageInput(MessageInput):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if (self.text is None) == (self.message is None):
-            raise ValueError("give either `text`, the message itself, or `message`, the content hash of a stored one")
+            raise ValueError("give either `text` (a new message) or `message` (the content hash of a stored message)")
         if self.text is not None and is_blank(self.text):
             raise ValueError("`text` is blank: write the message")
         return self
@@ -122,7 +122,7 @@ def _id(given: str) -> str:
 
 
 def _compaction_id(given: str) -> str:
-    return _of_signs(given, "-", "the id of a compaction or its beginning, which `waystation show` prints")
+    return _of_signs(given, "-", "the id of a compaction, or its first characters, which `waystation show` prints")
 
 
 def _agent_id(given: str) -> str:
@@ -132,7 +132,7 @@ def _agent_id(given: str) -> str:
 def _of_signs(given: str, others: str, what: str) -> str:
     signs = given.translate(str.maketrans("", "", others + "_"))
     if not given or len(given) > MAX_ID_CHARACTERS or not (signs.isalnum() or not signs):
-        raise ValueError(f"{what}: letters, digits and {' '.join(others + '_')}, {MAX_ID_CHARACTERS} at most")
+        raise ValueError(f"{what}: at most {MAX_ID_CHARACTERS} letters, digits and {' '.join(others + '_')}")
     return given
 
 
@@ -332,8 +332,8 @@ PLAN = TaskSignalDefinition(
     ReviewPlanInput,
     _review_plan,
     (
-        "Replace the plan that waits for approval with an edited one, which `waystation plan` stores before it "
-        "sends this message."
+        "Send an edited plan in place of the plan that waits for approval. `waystation plan` stores the edited plan "
+        "before it sends this message."
     ),
 )
 EDIT = TaskSignalDefinition(
@@ -341,7 +341,7 @@ EDIT = TaskSignalDefinition(
     ContextEditInput,
     _edit,
     (
-        "Change the context of a running agent, between two legs: "
+        "Change the context of a running agent when its current leg (a series of turns) ends: "
         '{"action": "compact", "pin", "unpin", "restore" or "rewind", "agent": "research-1", '
         '"message": "m4" or "compaction": "its id", "by": "your name"}.'
     ),
@@ -481,7 +481,9 @@ class UpdateResult(AnswerResult):
 CONTINUES = UpdateResult(
     outcome="unseen", reason="the task continues as new: send the message again, with the same id", continues=True
 )
-ENDED = UpdateResult(outcome="refused", reason="the task ended before it read the message, which has no effect")
+ENDED = UpdateResult(
+    outcome="refused", reason="the task ended before it read the message, so the message has no effect"
+)
 
 MAX_REASON_CHARACTERS_EACH = 200
 """Characters of what is said of one of several requests: 1,000 of them are one payload, of 2 MB at most."""

@@ -66,7 +66,7 @@ class ReusedWork(Value):
         for agent in agents:
             paid.setdefault(self.get_payer(agent), []).append(agent)
         return tuple(
-            f"reused from {self.task_id}, {'where it was paid' if payer == self.task_id else f'paid in {payer}'}: "
+            f"reused from {self.task_id} (paid {'there' if payer == self.task_id else f'in {payer}'}): "
             f"{', '.join(names)}"
             for payer, names in paid.items()
         ) or (f"reused from {self.task_id}: nothing",)

@@ -47,6 +47,7 @@ from waystation.tasks.progress import (
     SpendingGrouping,
     SpendingLine,
     SpendingReport,
+    TemporalActionCounts,
     UnansweredCall,
     list_spending_groups,
 )
@@ -310,7 +311,7 @@ def format_work_counts(work: WorkCounts) -> str:
 def format_denial_effect(forecast: BudgetForecast, agent: str) -> str:
     """Format what a denial without cancellation delivers; follows `if denied`."""
     has = format_work_counts(forecast.work_counts)
-    with_it = "without it" if has == "nothing" else "with that"
+    with_it = "without a result" if has == "nothing" else "with this result"
     if (parent := get_parent_id(agent)) is not None:
         return f"{agent} returns {has} to {parent}, which continues {with_it}; the report is partial"
     if forecast.dependent_steps:
@@ -1007,16 +1008,19 @@ class CostView(Value):
     possibly_billed: tuple[UnansweredCallView, ...]
     reused: ReusedWork | None
     """Work of another task that counts as done here. That task has its cost."""
+    temporal_actions: TemporalActionCounts | None = None
+    """Only if requested, and while the Temporal server has the histories."""
 
     @classmethod
-    def from_breakdown(cls, found: CostBreakdown) -> Self:
-        """Build the view of a cost breakdown."""
+    def from_breakdown(cls, found: CostBreakdown, actions: TemporalActionCounts | None = None) -> Self:
+        """Build the view of a cost breakdown and, if they were counted, of the task's Temporal actions."""
         return cls(
             lines=tuple(map(CostLineView.from_line, found.lines)),
             compactions=tuple(map(CostLineView.from_line, found.compactions)),
             total=CostLineView.from_line(found.total),
             possibly_billed=tuple(map(UnansweredCallView.from_call, found.possibly_billed)),
             reused=found.reused,
+            temporal_actions=actions,
         )
 
 

@@ -84,7 +84,7 @@ class ScriptedModel:
         if callable(self._script):
             return self._script(request)
         if self.calls > len(self._script):
-            raise ModelRejected(f"the script has {len(self._script)} replies, this is call {self.calls}")
+            raise ModelRejected(f"the script has {len(self._script)} replies, but this is call {self.calls}")
         said = self._script[self.calls - 1]
         if isinstance(said, ModelError):
             raise said

@@ -112,7 +112,7 @@ class InMemoryTask:
                 lines = [f"{number}. {line}" for number, line in enumerate(self._lines(other), 1)]
                 shown = lines[first - 1 : first - 1 + count]
                 if not shown:
-                    return f"Step {other} has {len(lines)} findings; none from number {first} on."
+                    return f"Step {other} has {len(lines)} findings; none has number {first} or higher."
                 return "\n".join([f"findings {first}-{first + len(shown) - 1} of {len(lines)} of step {other}", *shown])
             case "write_section", _:
                 section = ReportSection.model_validate(given)

@@ -218,7 +218,7 @@ async def test_a_name_that_no_quotation_says_is_named_first(model: ChatModel, qu
     await team.run_task(question)
     assert (
         team.world.report.summary.startswith(
-            "No quotation contains Tesla: check whether the quotations are about it.\n"
+            "No quotation contains Tesla: check that the quotations are about what you asked.\n"
         )
         is said
     )
@@ -407,4 +407,4 @@ async def test_a_name_that_no_file_is_called_by_is_looked_for_in_their_texts(mod
     (first, *others) = team.world.report.sections[0].markdown.splitlines()
     assert first == '- **acm-10-k**: 2024: "Net sales | 391" [acm-10-k.html:12-12]'
     assert not [line for line in others if "12,345" in line]
-    assert "- Assumed to be about Acme, the name that occurs most often there: acm-10-k." in others
+    assert "- Documents assumed to be about Acme, because Acme occurs often in them: acm-10-k." in others

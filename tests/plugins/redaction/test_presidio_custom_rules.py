@@ -93,7 +93,7 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
     [
         (
             "allow:\n  - a@b.example\n  - regex: '.*'\n",
-            r", line 3: allow\.1\.regex: it matches empty text: write what must be there",
+            r", line 3: allow\.1\.regex: the pattern matches empty text: write what must be there",
         ),
         ("allow: [{regexp: a}]\n", r", line 1: allow\.0\.regex: Field required"),
         ("allow: [5]\n", r", line 1: allow\.0: Input should be a valid dictionary"),
@@ -101,14 +101,17 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
         ("- a\n", r", line 1: the file: Input should be a valid dictionary"),
         ("allow: [a]\nrecogniser: []\n", r", line 2: recogniser: Extra inputs are not permitted"),
         ("recognizers:\n  - name: a\n    supported_entity: lower\n", r", line 3: recognizers\.0\.supported_entity: "),
-        ("recognizers:\n\n  - name: a\n    supported_entity: A\n", r", line 3: recognizers\.0: it needs patterns"),
+        (
+            "recognizers:\n\n  - name: a\n    supported_entity: A\n",
+            r", line 3: recognizers\.0: a recogniser needs patterns",
+        ),
         (
             "recognizers:\n  - name: a\n    supported_entity: A\n    patterns:\n      - regex: '('\n        score: 1\n",
             r", line 5: recognizers\.0\.patterns\.0\.regex: it is not a valid regular expression: missing \)",
         ),
         (
             "recognizers:\n  - {name: a, supported_entity: A, patterns: [{regex: 'x*', score: 1}]}\n",
-            r", line 2: recognizers\.0\.patterns\.0\.regex: it matches empty text",
+            r", line 2: recognizers\.0\.patterns\.0\.regex: the pattern matches empty text",
         ),
         (
             "recognizers:\n  - {name: a, supported_entity: A, patterns: [{regex: x, score: 0.1}]}\n",

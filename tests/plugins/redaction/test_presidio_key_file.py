@@ -17,7 +17,7 @@ def test_a_key_is_read_from_hex() -> None:
 @pytest.mark.parametrize("text", ["", "whisper" * 9, KEY[2:], KEY + "00", KEY[1:] + "z"])
 def test_a_text_that_is_no_key_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(
-        BadInput, match=r"64 hexadecimal digits: `openssl rand -hex 32` makes one; set WAYSTATION_KEY"
+        BadInput, match=r"64 hexadecimal digits: `openssl rand -hex 32` makes such a key. Set WAYSTATION_KEY"
     ) as no:
         parse_hex_key(text)
     assert no.value.__context__ is None

@@ -77,7 +77,7 @@ def test_the_limit_rises_when_somebody_grants_more() -> None:
 def test_what_was_possibly_billed_lies_above_what_was_certainly_spent() -> None:
     payments = TaskCharges(paid=(paid(20, 100), paid(80, 100)), unanswered=(unanswered(50, 300),))
     (curve,) = drawn(payments, Limit(tokens=1_000)).values()
-    assert curve.words == "200 of 1,000 tokens, at most 300 tokens more possibly billed"
+    assert curve.words == "200 of 1,000 tokens; at most 300 tokens more may have been billed"
     around = points(curve.possibly)
     assert (WIDTH - 10, height(0.5)) in around
     assert points(curve.spent)[-1] == (WIDTH - 10, height(0.2))

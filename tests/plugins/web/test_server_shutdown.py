@@ -40,18 +40,23 @@ async def stopped(method: str, path: str, *headers: tuple[bytes, bytes]) -> tupl
 @pytest.mark.parametrize(
     ("method", "path", "key", "told"),
     [
-        ("POST", "/v1/tasks", True, "unknown whether this was done: repeat the request with the same Idempotency-Key"),
+        (
+            "POST",
+            "/v1/tasks",
+            True,
+            "unknown whether the request was carried out: repeat the request with the same Idempotency-Key",
+        ),
         ("POST", "/v1/tasks/task-1/fork", True, "repeat the request with the same Idempotency-Key"),
         ("POST", "/v1/tasks", False, "look at the tasks before you repeat the request"),
         (
             "POST",
             "/v1/tasks/task-1/approve",
             False,
-            "unknown whether this was done: it is safe to repeat the request",
+            "unknown whether the request was carried out: it is safe to repeat the request",
         ),
         ("PUT", "/v1/sessions/S/limit", False, "it is safe to repeat the request"),
         ("POST", "/v1/tasks/task-1/message", False, "look at the tasks before you repeat the request"),
-        ("GET", "/v1/tasks", False, "the server is stopping; repeat the request when it runs again"),
+        ("GET", "/v1/tasks", False, "the server is stopping; repeat the request when the server runs again"),
     ],
 )
 async def test_a_request_at_work_is_told_what_is_unknown_when_the_server_stops(

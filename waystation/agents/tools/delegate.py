@@ -40,14 +40,16 @@ class DelegateInput(ToolInput):
     goal: str = Field(
         min_length=1,
         max_length=4_000,
-        description="What to find out, where to begin, what belongs to others, when it is done.",
+        description="What to find out, where to begin, what other agents do, and when the work is done.",
     )
     context: str = Field(
         default="",
         max_length=8_000,
-        description="What else it must know: it sees the task and the documents, not your conversation.",
+        description="What else the subagent must know: it sees the task and the documents, not your conversation.",
     )
-    budget_percent: int = Field(default=20, ge=1, le=100, description="Of what you have left; the rest comes back.")
+    budget_percent: int = Field(
+        default=20, ge=1, le=100, description="Share of your remaining budget; what is unused comes back."
+    )
 
 
 class DelegateTool(TypedTool[DelegateInput]):
@@ -173,7 +175,7 @@ class _Batch:
         percent, most = wanted.budget_percent, self._terms.budget_percent
         limit = self._left.compute_percent(percent)
         if percent > most:
-            self._refuse(call, f"Subagents may have at most {most} percent of what you have left together.")
+            self._refuse(call, f"All subagents together may have at most {most} percent of your remaining budget.")
         elif not _enough(limit):
             self._refuse(call, f"{format_limit(limit)} are too little for a subagent. Do this part yourself.")
         elif len(self.orders) < self._terms.max_concurrent and self._percent + percent <= most:

@@ -38,8 +38,8 @@ from waystation.security.untrusted import escape_tags, sanitize_line, wrap_untru
 class ListDocumentsInput(ToolInput):
     """Part of the list of documents."""
 
-    first: int = Field(default=1, ge=1, description="Number of the first to list.")
-    count: int = Field(default=100, ge=1, le=200, description="How many to list.")
+    first: int = Field(default=1, ge=1, description="Number of the first document to list.")
+    count: int = Field(default=100, ge=1, le=200, description="How many documents to list.")
 
 
 class ListDocumentsTool(TypedTool[ListDocumentsInput]):
@@ -65,7 +65,7 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
         taken, _ = select_page_lines(lines, ctx.page_characters)
         shown = start + len(taken)
         if not taken:
-            return f"There are {len(documents)} documents; none from number {arguments.first} on."
+            return f"There are {len(documents)} documents; none has number {arguments.first} or higher."
         rest = [f"continues at number {shown + 1} of {len(documents)}"] if shown < len(documents) else []
         return "\n".join([*taken, *rest])
 
@@ -91,7 +91,7 @@ class ReadDocumentInput(ToolInput):
     first_line: int = Field(default=1, ge=1, description="First line.")
     last_line: int | None = Field(default=None, ge=1, description="Default: as many as fit.")
     first_character: int = Field(
-        default=1, ge=1, description=f"Where to begin in a line over {LINE_CHARACTERS:,} characters."
+        default=1, ge=1, description=f"First character, in a line over {LINE_CHARACTERS:,} characters."
     )
 
 
@@ -100,7 +100,7 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
 
     name = "read_document"
     description = (
-        "Reads lines of a document. Use it for a short document whole, or for the lines around a passage. "
+        "Reads lines of a document. Use it for a whole short document, or for the lines around a passage. "
         "Returns a page of numbered lines, to cite as [document:first-last]. Not for finding words: "
         "search_documents."
     )
@@ -163,9 +163,12 @@ def _within_line(document: Document, arguments: ReadDocumentInput, line: str, ct
     """Return a part of one long line, and where it continues. Raises ToolCallRejectedError."""
     number, first = arguments.first_line, arguments.first_character
     if first > max(1, len(line)):
-        raise ToolCallRejectedError(f"Line {number} has {len(line):,} characters; number {first:,} is beyond the end.")
+        raise ToolCallRejectedError(
+            f"Line {number} has {len(line):,} characters; character {first:,} is beyond its end."
+        )
     head = (
-        f"{sanitize_line(document.name)}, line {number} of {document.lines}, {len(line):,} characters, from {first:,}"
+        f"{sanitize_line(document.name)}, line {number} of {document.lines}, {len(line):,} characters, from character "
+        f"{first:,}"
     )
     start = find_cut_position(line, first - 1)
     end = find_slice_end(line, start, ctx)
@@ -194,8 +197,8 @@ class ReadSkillTool(TypedTool[ReadSkillInput]):
 
     name = "read_skill"
     description = (
-        "Shows a procedure of the user's. Use it before you do what its description names, and follow it as far "
-        "as it fits your step. Returns its text. Not for evidence: never cite it."
+        "Shows a procedure of the user. Use it before you do what the procedure's description names, and follow "
+        "the procedure as far as it fits your step. Returns its text. Not for evidence: never cite a procedure."
     )
     rereadable = True
     originals = frozenset({"name"})
@@ -223,7 +226,7 @@ async def _procedure(name: str, written: str, store: AgentTaskReader, ctx: ToolC
         if {name, written} & {one.name, one.document}:
             return one
     names = ", ".join(one.name for one in known)
-    raise ToolCallRejectedError(f"There is no procedure {name!r}. There are: {names or 'none'}.")
+    raise ToolCallRejectedError(f"There is no procedure {name!r}. The procedures are: {names or 'none'}.")
 
 
 class ReadSkillFileInput(ToolInput):
@@ -238,8 +241,8 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
 
     name = "read_skill_file"
     description = (
-        "Shows a file of a procedure. Use it if the procedure refers to it. Returns its text. Not for running scripts: "
-        "they can only be read."
+        "Shows a file of a procedure. Use it if the procedure refers to the file. Returns the file's text. Not for "
+        "running scripts: they can only be read."
     )
     rereadable = True
     originals = frozenset({"skill", "file"})
@@ -267,7 +270,7 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
 class ReadStoredInput(ToolInput):
     """Position in a stored result."""
 
-    id: str = Field(description="The whole id in the pointer.")
+    id: str = Field(description="The whole id that the shortened result names.")
     first: int = Field(default=0, ge=0, description="First character.")
 
 
@@ -276,8 +279,8 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
 
     name = "read_stored"
     description = (
-        "Reads on in a result that was too large to be shown whole. Use it if the part shown is not enough. "
-        "Returns a page of it. Not for documents: read_document gives lines to cite."
+        "Shows more of a result that was too large to be shown whole. Use it if the part shown is not enough. "
+        "Returns a page of the result. Not for documents: read_document gives lines to cite."
     )
     rereadable = True
     urgency = make_urgency(SOON, FIRST)
@@ -292,11 +295,11 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
             text = "\n".join(await load_redacted_lines(self._redacted, arguments.id, "This result", ctx))
         except TextNotFoundError as error:
             raise ToolCallRejectedError(
-                f"Nothing is stored under {arguments.id!r}. Use the whole id of the pointer."
+                f"Nothing is stored under {arguments.id!r}. Use the whole id that the shortened result names."
             ) from error
         if arguments.first >= len(text):
             raise ToolCallRejectedError(
-                f"It has {len(text):,} characters; number {arguments.first:,} is beyond the end."
+                f"This result has {len(text):,} characters; character {arguments.first:,} is beyond its end."
             )
         return render_text_slice(text, arguments.first, ctx)
 
@@ -319,14 +322,19 @@ class SearchDocumentsInput(ToolInput):
     more_queries: tuple[Annotated[str, Field(min_length=1, max_length=1_000)], ...] = Field(
         default=(),
         max_length=MAX_MORE_QUERIES,
-        description="Other words for it, or other points.",
+        description="Other words for the same, or other points.",
     )
     limit: int | None = Field(
-        default=None, ge=1, le=MAX_PASSAGES, description="Passages over all queries. Default: 5 a query, at least 10."
+        default=None,
+        ge=1,
+        le=MAX_PASSAGES,
+        description="Number of passages for all queries. Default: 5 per query, at least 10.",
     )
     document: str = Field(default="", description="The only document to search.")
-    first_document: int = Field(default=1, ge=1, description="To search a part of the list: its first number.")
-    last_document: int | None = Field(default=None, ge=1, description="Its last number.")
+    first_document: int = Field(
+        default=1, ge=1, description="To search a part of the list: number of its first document."
+    )
+    last_document: int | None = Field(default=None, ge=1, description="Number of its last document.")
 
 
 class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
@@ -335,8 +343,8 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
     name = "search_documents"
     description = (
         "Searches the documents by words, meaning and names. Use it first if they are long, with several queries in "
-        "one call. Returns the best passages, each headed by its citation; those that you still see are only "
-        "named. Not for reading: read_document shows the lines around a passage."
+        "one call. Returns the best passages, each headed by its citation; passages that you still see are "
+        "only named. Not for reading: read_document shows the lines around a passage."
     )
     rereadable = True
     originals = frozenset({"query", "more_queries", "document"})
@@ -381,7 +389,7 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         number = documents.index(find_document(arguments.document, documents)) + 1
         if number not in among:
             raise ToolCallRejectedError(
-                f"This document has number {number}: leave out first_document and last_document."
+                f"This document has number {number}, outside the range: leave out first_document and last_document."
             )
         return (number,)
 

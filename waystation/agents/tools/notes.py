@@ -37,7 +37,7 @@ class TakeNoteInput(ToolInput):
         max_length=4_000,
         description="The exact words in quotation marks, then what they mean for the step.",
     )
-    document: str = Field(description="Its name, or the page's address, as shown.")
+    document: str = Field(description="Name of the document, or address of the page, as shown.")
     first_line: int = Field(ge=1, description="First line that says it.")
     last_line: int = Field(ge=1, description="Last line.")
 
@@ -51,8 +51,8 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
 
     name = "take_note"
     description = (
-        "Keeps a note with its source. Use it in a long step for what your result needs, in one reply with your next "
-        "calls: notes survive compression. Returns its number. Not for plans, or for what has no source."
+        "Keeps a note with its source. Use it in a long step for what your result needs, in the same reply as your "
+        "next calls: notes survive compression. Returns its number. Not for plans, or for what has no source."
     )
     originals = frozenset({"document"})
     permission = "note"
@@ -111,7 +111,7 @@ class ReadNotesTool(TypedTool[ReadNotesInput]):
             for number, note in enumerate(notes[start : start + arguments.count], arguments.first)
         ]
         if not lines:
-            return f"You have {len(notes)} notes; none from number {arguments.first} on."
+            return f"You have {len(notes)} notes; none has number {arguments.first} or higher."
         taken, _ = select_page_lines(lines, ctx.page_characters)
         shown = start + len(taken)
         return "\n".join([*taken, *([f"continues at note {shown + 1} of {len(notes)}"] if shown < len(notes) else [])])
@@ -127,7 +127,7 @@ class PinMessageInput(ToolInput):
     quote: str = Field(
         pattern=r"\w",
         max_length=500,
-        description="Words of one line of it, copied exactly; the newest message with them is meant.",
+        description="Words from one line of the message, copied exactly. The newest message with these words counts.",
     )
     take_back: bool = Field(default=False, description="Remove your pin instead.")
 
@@ -161,7 +161,7 @@ class PinMessageTool(TypedTool[PinMessageInput]):
 def _record(message_id: str, ctx: ToolContext, record_id: str, *, take_back: bool) -> Record:
     own = {pinned.message_id for pinned in _pins(ctx.transcript) if pinned.id.startswith(_ID_PREFIX)}
     if take_back and message_id not in own:
-        raise ToolCallRejectedError(f"This is not one of your pins.\nPins are: {_all_pins(ctx.transcript)}")
+        raise ToolCallRejectedError(f"You did not pin this message.\nPins are: {_all_pins(ctx.transcript)}")
     try:
         if take_back:
             record: Record = build_unpin_record(ctx.transcript, message_id, record_id)
@@ -172,7 +172,7 @@ def _record(message_id: str, ctx: ToolContext, record_id: str, *, take_back: boo
     if build_model_view(with_record(ctx.transcript, record)) != build_model_view(ctx.transcript):
         # The sent view must not change: a result that reappears would cost the model all its thinking.
         raise ToolCallRejectedError(
-            "A part of this message, or of its results, is not shown any more: read it again, and pin that."
+            "A part of this message, or of its results, is no longer shown: read that part again, and pin the result."
         )
     return record
 
@@ -187,8 +187,8 @@ def _quoted(quote: str, transcript: Transcript) -> Message:
         if not is_compaction_message(message) and any(contains_phrase(normalise_words(text), quote) for text in texts):
             return message
     raise ToolCallRejectedError(
-        "No earlier message that you are shown whole has these words in one line. Copy them exactly; what is no longer "
-        "shown has to be read again before it can be pinned."
+        "No earlier message that is shown whole has these words in one line. Copy the words exactly. If a text is no "
+        "longer shown, read it again before you pin it."
     )
 
 

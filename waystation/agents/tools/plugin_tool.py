@@ -158,13 +158,13 @@ def validate_plugin_tool(tool: PluginToolBase, name: str, reserved: Collection[s
     unknown = [role for role in tool.roles if role not in list_step_roles()]
     fault = ""
     if tool.name != name or not _NAME.match(name):
-        fault = "its name must be that of its entry point: letters, digits, _ and -, at most 64"
+        fault = "its name must equal the name of its entry point, and have at most 64 letters, digits, _ and -"
     elif name in reserved:
         fault = "a tool of Waystation has that name"
     elif tool.permission not in PLUGIN_PERMISSIONS:
         fault = f"its permission is {tool.permission!r}, but must be one of {', '.join(PLUGIN_PERMISSIONS)}"
     elif tool.ends_run:
-        fault = "it ends agent runs, which only tools of Waystation may do"
+        fault = "it ends agent runs, which only Waystation's own tools may do"
     elif unknown or not tool.roles:
         fault = f"its roles must be among {', '.join(list_step_roles())}"
     elif tool.spec.input_schema.get("type") != "object":

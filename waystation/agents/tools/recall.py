@@ -38,7 +38,7 @@ _WINDOW_SHARE = 8
 class RecallInput(ToolInput):
     """Recall query."""
 
-    query: str = Field(min_length=1, max_length=1_000, description="A phrase with the names in it.")
+    query: str = Field(min_length=1, max_length=1_000, description="A phrase that contains the relevant names.")
 
 
 class RecallTool(TypedTool[RecallInput]):
@@ -82,8 +82,8 @@ class ExpandInput(ToolInput):
     id: str = Field(
         min_length=2,
         max_length=60,
-        description="Of a passage (p1a2b3c4d), its message m23 (p1a2b3c4d/m23), a message here (m23), a subagent "
-        "(research-1.2) or an earlier task (task-…).",
+        description="Id of a passage (p1a2b3c4d), its message m23 (p1a2b3c4d/m23), a message of this conversation "
+        "(m23), a subagent (research-1.2) or an earlier task (task-…).",
     )
     first: int = Field(default=0, ge=0, description="First character.")
 
@@ -115,7 +115,7 @@ class ExpandReferenceTool(TypedTool[ExpandInput]):
         text = await asyncio.to_thread(escape_tags, await self._text(wanted, ctx))
         if arguments.first >= len(text):
             raise ToolCallRejectedError(
-                f"They have {len(text):,} characters; number {arguments.first:,} is beyond the end."
+                f"The original has {len(text):,} characters; character {arguments.first:,} is beyond its end."
             )
         return render_text_slice(text, arguments.first, ctx)
 
@@ -136,7 +136,7 @@ class ExpandReferenceTool(TypedTool[ExpandInput]):
 
     async def _report(self, task: str, ctx: ToolContext) -> str:
         if (report := await self._earlier.load_report(ctx.run, task, ctx.memory)) is None:
-            raise ToolCallRejectedError(f"No earlier task that you may look into is called {task!r} and has a report.")
+            raise ToolCallRejectedError(f"There is no earlier task {task!r} with a report that you may read.")
         return report
 
     async def _message(self, wanted: str, ctx: ToolContext) -> str:
@@ -165,7 +165,7 @@ class ExpandReferenceTool(TypedTool[ExpandInput]):
         try:
             lines = await load_redacted_lines(self._redacted, passage.blob, passage.document, ctx, reader)
         except TextNotFoundError:
-            raise ToolCallRejectedError(f"The document behind {passage.short_id} is not kept any more.") from None
+            raise ToolCallRejectedError(f"The document of passage {passage.short_id} is no longer stored.") from None
         first = max(1, passage.first_line - LINES_AROUND)
         shown = lines[first - 1 : passage.last_line + LINES_AROUND]
         return "\n".join([f"[{passage.document}:{first}-{first + len(shown) - 1}]", *shown])

@@ -91,8 +91,8 @@ def _validate_details(findings: Iterable[Finding]) -> None:
     ]
     if long:
         raise ToolCallRejectedError(
-            f"A detail may have {MAX_DETAIL_CHARACTERS:,} characters; {', '.join(long)}. Shorten it, or divide the "
-            "finding, and submit all findings again."
+            f"A detail may have at most {MAX_DETAIL_CHARACTERS:,} characters; {', '.join(long)}. Shorten it, or divide "
+            "the finding, and submit all findings again."
         )
 
 
@@ -102,8 +102,8 @@ class SubmitAnalysisInput(SubmissionInput):
     conclusions: tuple[Finding, ...] = Field(description="The answer to the question first.")
     contradictions: tuple[str, ...] = Field(
         default=(),
-        description="Only those that remain unexplained, each once: what each side says, with citations, and which one "
-        "to follow.",
+        description="Only contradictions that remain unexplained, each once: what each side says, with citations, and "
+        "which side to follow.",
     )
     gaps: tuple[str, ...] = Field(default=(), description="What the findings do not cover, and what you assumed.")
 
@@ -138,8 +138,8 @@ class SubmitFindingsInput(SubmissionInput):
     findings: tuple[Finding, ...] = Field(description="The most important first.")
     open_questions: tuple[str, ...] = Field(
         default=(),
-        description="What stayed open and why, what you assumed, and what is absent: where and with which words you "
-        "searched.",
+        description="What remains open and why, what you assumed, and what you did not find: where you searched, and "
+        "with which words.",
     )
 
     def build_deliverable(self, before: Deliverable | None) -> ResearchFindings:  # noqa: ARG002
@@ -185,15 +185,15 @@ class WriteOutlineTool(SubmissionTool[WriteOutlineInput]):
 
     name = "write_outline"
     description = (
-        "Plans the report before you write it; first sections may follow in the same reply. A second call replaces the "
-        "outline; written sections stay. Returns what is still to write."
+        "Plans the report before you write it; the first sections may follow in the same reply. A second call replaces "
+        "the outline; written sections stay. Returns what is still to write."
     )
     input_model = WriteOutlineInput
 
     def describe(self, arguments: WriteOutlineInput, submitted: Deliverable) -> str:
         """See base class."""
         count = format_count(len(arguments.sections), "section")
-        return f"outline with {count} kept\n{_describe_missing_sections(get_report_draft(submitted))}"
+        return f"outline kept, with {count}\n{_describe_missing_sections(get_report_draft(submitted))}"
 
 
 def _describe_missing_sections(draft: ReportDraft) -> str:
@@ -217,7 +217,7 @@ class WriteSectionInput(SubmissionInput):
     markdown: str = Field(
         min_length=1,
         max_length=60_000,
-        description="What stands below the heading (subheadings: ###), each claim with its [document:first-last].",
+        description="Text below the heading (subheadings: ###), each claim with its citation [document:first-last].",
     )
 
     def build_deliverable(self, before: Deliverable | None) -> ReportDraft:
@@ -230,8 +230,8 @@ class WriteSectionTool(SubmissionTool[WriteSectionInput]):
 
     name = "write_section"
     description = (
-        "Writes one section under a heading of your outline; the same heading again replaces it. Returns citations "
-        "that do not hold, and what is still to write."
+        "Writes one section under a heading of your outline; a call with the same heading replaces it. Returns "
+        "citations that do not hold, and what is still to write."
     )
     input_model = WriteSectionInput
 
@@ -280,7 +280,9 @@ class SubmitReportTool(SubmissionTool[SubmitReportInput]):
         """See base class. Missing sections of the outline are named once; then the report may go without them."""
         draft = get_report_draft(submitted)
         if not draft.sections:
-            raise ToolCallRejectedError("The report has no section yet. Write them with write_section, then submit it.")
+            raise ToolCallRejectedError(
+                "The report has no sections yet. Write them with write_section, then submit the report."
+            )
         if draft.missing_sections and not _was_rejected_as_incomplete(ctx.transcript):
             raise ToolCallRejectedError(
                 f"{INCOMPLETE_REPORT} {'; '.join(map(render_outline_section, draft.missing_sections))}. Write them "
@@ -431,7 +433,7 @@ class ReadFindingsTool(TypedTool[ReadFindingsInput]):
         start = arguments.first - 1
         taken, _ = select_page_lines(entries[start : start + arguments.count], ctx.page_characters)
         if not taken:
-            return f"Step {arguments.step} has {len(entries)} {kind}; none from number {arguments.first} on."
+            return f"Step {arguments.step} has {len(entries)} {kind}; none has number {arguments.first} or higher."
         shown = start + len(taken)
         header = f"{kind} {arguments.first}-{shown} of {len(entries)} of step {arguments.step}"
         return "\n".join([header, *taken])

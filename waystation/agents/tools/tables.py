@@ -38,7 +38,7 @@ _SEVERAL = ("STRUCT(", "TUPLE(", "MAP(", "UNION(")
 """Prefixes of types whose values contain others; list types have brackets."""
 _OVERFLOW = "Out of Range Error: Overflow"
 _WIDER = (
-    " Larger numbers are exact with a type: 99999999999::HUGEINT for whole ones, 1.5::DECIMAL(38,2) for decimals; "
+    " Larger numbers are exact with a type: 99999999999::HUGEINT for whole numbers, 1.5::DECIMAL(38,2) for decimals; "
     "1.5::DOUBLE is approximate."
 )
 
@@ -80,15 +80,15 @@ class CalculatorTool(TypedTool[CalculateInput]):
             raise ToolCallRejectedError(f"{refused}{more}") from refused
         if len(result.columns) != 1 or len(result.rows) != 1 or _holds_others(result.columns[0].type):
             raise ToolCallRejectedError(
-                "This has several values. Ask for one, and write numbers without thousands separators."
+                "This expression has several values. Ask for one, and write numbers without thousands separators."
             )
         value = result.rows[0][0]
         if value is None:
-            raise ToolCallRejectedError("This has no value: something in it is NULL.")
+            raise ToolCallRejectedError("This expression has no value: a part of it is NULL.")
         if result.columns[0].type not in _FLOATING:
             return f"= {value}"
         if not any(map(str.isdigit, value)):
-            raise ToolCallRejectedError("This has no value: it divides by zero, or is too large.")
+            raise ToolCallRejectedError("This expression has no value: it divides by zero, or its result is too large.")
         return f"≈ {value} (floating point: exact to about 15 digits)"
 
 
@@ -312,7 +312,7 @@ class QueryTableInput(ToolInput):
     tables: dict[TableName, str] = Field(
         min_length=1,
         max_length=MAX_TABLES,
-        description="The name of each in sql, and its document or lines: "
+        description="Name of each table in sql, and its document or lines: "
         '{"sales": "q3.csv", "costs": "book.xlsx:3-40"}.',
     )
     sql: str | None = Field(

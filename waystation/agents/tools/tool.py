@@ -301,7 +301,7 @@ async def load_redacted_text(
     ctx.notes.extend(await redacted.build_redaction_notes(shown, called, ctx.run.tenant))
     if shown.withheld:
         raise ToolCallRejectedError(
-            f"{called} could not be redacted (it takes too long, or redaction fails at it), so nothing of it is shown. "
+            f"{called} could not be redacted (redaction takes too long, or fails), so nothing of it is shown. "
             "Reading it again changes nothing: go on without it, and say in your result that it was not read."
         )
     return shown
@@ -370,7 +370,7 @@ class McpTool(Tool):
         try:
             result = await self._servers.call_tool(self._offered, arguments)
         except ToolServerFailed as failure:
-            raise ToolCallRejectedError(f"{failure}. Go on without it, or try once more later.") from None
+            raise ToolCallRejectedError(f"{failure}. Go on without this call, or try once more later.") from None
         (redacted,) = await self._redactor.redact([result.text], TextDestination.TOOL_RESULT, ctx.run.tenant)
         ctx.notes.extend(build_redaction_notes(redacted))
         text = wrap_tool_result(self._offered, truncate_tool_result(result, redacted))

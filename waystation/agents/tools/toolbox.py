@@ -38,7 +38,7 @@ OUTCOME_UNKNOWN = (
 
 ARGUMENTS_UNPARSED = (
     "The arguments of this call are not a JSON object, so it was not run. Send it again with one JSON object: close "
-    "every bracket and quotation mark, and escape quotation marks, backslashes and line breaks inside of texts."
+    "every bracket and quotation mark, and escape quotation marks, backslashes and line breaks inside strings."
 )
 _UNREADABLE = "This result could not be redacted, so it is not shown. Ask for less of it, or go on without it: "
 
@@ -111,10 +111,10 @@ class Toolbox:
             return ARGUMENTS_UNPARSED
         if (tool := self._tool(call)) is None:
             away = any(spec.name == call.name for spec in self.visible_specs)
-            what = "The tool {} is not there at present" if away else "There is no tool {!r}"
-            return f"{what.format(sanitize_line(call.name))}. Yours are: {self._names_shown}."
+            what = "The tool {} is not available at present" if away else "There is no tool {!r}"
+            return f"{what.format(sanitize_line(call.name))}. Your tools are: {self._names_shown}."
         if self.visibility is not None and (why := self.visibility.get_hidden_reason(tool.name)) is not None:
-            return f"The tool {tool.name} is hidden: {why}. Yours are: {self._names_shown}."
+            return f"The tool {tool.name} is hidden: {why}. Your tools are: {self._names_shown}."
         wrong = find_argument_error(self._complete(call), self.limits.get(tool.name, {}))
         return None if wrong is None else f"These arguments are not allowed here: {wrong}."
 

@@ -63,7 +63,7 @@ def has_read_address(address: str, messages: Sequence[Message]) -> bool:
 class FetchPageInput(ToolInput):
     """Lines of a page."""
 
-    url: str = Field(max_length=MAX_ADDRESS_CHARACTERS, description="Whole, like https://example.org/page.")
+    url: str = Field(max_length=MAX_ADDRESS_CHARACTERS, description="Whole address, like https://example.org/page.")
     first_line: int = Field(default=1, ge=1, description="First line.")
 
 
@@ -108,7 +108,11 @@ class FetchPageTool(TypedTool[FetchPageInput]):
             return None
         if self._domains.is_allowed(host):
             asks = self._domains.approval_mode != "never" and is_suspicious_address(address)
-            return f"Fetch a page of {host} ? Its address may carry text out.\n{address.url}" if asks else None
+            return (
+                f"Fetch a page of {host} ? Its address may send text of this task to the host.\n{address.url}"
+                if asks
+                else None
+            )
         # Show the whole address: everything in it is sent to the owner of the domain.
         return f"Fetch a page of {host}, which is not on the list of allowed domains?\n{address.url}"
 
@@ -123,7 +127,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
         _check_page_limit(arguments.url, ctx)
         if PLACEHOLDER_PATTERN.search(arguments.url):
             raise ToolCallRejectedError(
-                "The address has a placeholder in it. The value behind it is private and is not sent."
+                "The address contains a placeholder. The value behind the placeholder is private and is not sent."
             )
         found, first = await self._page(arguments.url, ctx), arguments.first_line
         shown = await load_redacted_lines(self._redacted, found.blob, "The page", ctx)
@@ -160,7 +164,7 @@ def _check_page_limit(url: str, ctx: ToolContext) -> None:
     read = {str(call.input.get("url")) for call in _list_earlier_calls(FETCH_PAGE, ctx)}
     if ctx.web_limits is not None and url not in read and len(read) >= ctx.web_limits.max_pages:
         raise ToolCallRejectedError(
-            f"This task allows you {ctx.web_limits.max_pages} pages of the web, and you have asked for as many. Go on "
+            f"This task allows you {ctx.web_limits.max_pages} web pages, and you have asked for all of them. Go on "
             "with what you have, and submit it."
         )
 
@@ -170,7 +174,7 @@ def _check_search_limit(ctx: ToolContext) -> None:
     made = len(_list_earlier_calls(WebSearchTool.name, ctx))
     if ctx.web_limits is not None and made >= ctx.web_limits.max_searches:
         raise ToolCallRejectedError(
-            f"This task allows you {ctx.web_limits.max_searches} searches of the web, and you have made them. Go on "
+            f"This task allows you {ctx.web_limits.max_searches} web searches, and you have made all of them. Go on "
             "with what you have, and submit it."
         )
 
@@ -184,7 +188,9 @@ _LINE_CHARACTERS = 2_000
 class WebSearchInput(ToolInput):
     """Query and number of results."""
 
-    query: str = Field(min_length=1, max_length=400, description="Key words. They leave this house: nothing private.")
+    query: str = Field(
+        min_length=1, max_length=400, description="Keywords. They are sent to a search provider: nothing private."
+    )
     limit: int = Field(default=8, ge=1, le=20, description="How many pages.")
 
 
@@ -235,7 +241,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
         _check_search_limit(ctx)
         if PLACEHOLDER_PATTERN.search(arguments.query):
             raise ToolCallRejectedError(
-                "The query has a placeholder in it. The value behind it is private: search without it."
+                "The query contains a placeholder. The value behind the placeholder is private: search without it."
             )
         try:
             found = await self._search.search(ctx.fence, ctx.call_id, arguments.query, arguments.limit, ctx.limit)
@@ -243,7 +249,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
             raise ToolCallRejectedError(f"The search failed: {error}. Go on without it, or try again later.") from error
         if isinstance(found, CallNotAffordable):
             raise ToolCallRejectedError(
-                f"A search needs {format_amount(found.needed)} more than is left. Go on without it."
+                f"A search needs {format_amount(found.needed)} more than is left. Go on without a search."
             )
         if not found.hits:
             raise ToolCallRejectedError(

@@ -60,11 +60,11 @@ FileArgument = Annotated[
 ]
 WindowOption = Annotated[
     str | None,
-    typer.Option("--window", metavar="TOKENS", help="Context window, like 50k; default: that of the model."),
+    typer.Option("--window", metavar="TOKENS", help="Context window, like 50k; default: the model's window."),
 ]
 MaxOutputOption = Annotated[
     str | None,
-    typer.Option("--max-output", metavar="TOKENS", help="Maximum length of a reply; default: that of the model."),
+    typer.Option("--max-output", metavar="TOKENS", help="Maximum length of a reply; default: the model's maximum."),
 ]
 ThresholdOption = Annotated[
     str | None,
@@ -77,7 +77,9 @@ ThresholdOption = Annotated[
 StrategyOption = Annotated[
     StrategyName | None,
     typer.Option(
-        "--strategy", metavar="NAME", help="What a compaction keeps: ends (default), window, snapshot or replace."
+        "--strategy",
+        metavar="NAME",
+        help="Strategy, which decides what a compaction keeps: ends (default), window, snapshot or replace.",
     ),
 ]
 InstructionsOption = Annotated[
@@ -87,14 +89,15 @@ PinOption = Annotated[
     list[int] | None, typer.Option("--pin", metavar="INDEX", help="Exclude this message from compaction; repeatable.")
 ]
 SummaryOption = Annotated[
-    Path | None, typer.Option("--summary-file", metavar="FILE", help="Use this text as the summary; call no model.")
+    Path | None,
+    typer.Option("--summary-file", metavar="FILE", help="Use the text in this file as the summary; call no model."),
 ]
 OriginalsOption = Annotated[
     Path | None,
     typer.Option(
         "--originals",
         metavar="FOLDER",
-        help="Folder for the full text of results that are too large; previews replace them.",
+        help="Folder for the full text of results that are too large; the output has previews instead.",
     ),
 ]
 FilesOption = Annotated[
@@ -102,7 +105,7 @@ FilesOption = Annotated[
     typer.Option(
         "--files",
         metavar="FOLDER",
-        help="Folder with the conversation's files; strategy replace marks those that changed.",
+        help="Folder with the conversation's files; the strategy `replace` marks files that have changed.",
     ),
 ]
 RereadableOption = Annotated[
@@ -110,7 +113,7 @@ RereadableOption = Annotated[
     typer.Option(
         "--rereadable",
         metavar="NAME",
-        help="Tool that can be called again, so that its old results are masked first; repeatable.",
+        help="Tool that can be called again; its old results are masked first. Repeatable.",
     ),
 ]
 ReadingOption = Annotated[

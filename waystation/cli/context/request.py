@@ -169,8 +169,8 @@ async def _audited(
                 return await client.audit_compactions(task_id, agent, memory), BY_MEMORY, ""
         except MemoryUnavailable as error:
             note = (
-                f"Memory cannot be searched ({error}). Instead, `recallable` counts what the passages in the store "
-                "contain as exact text."
+                f"Memory cannot be searched ({error}). Instead, `recallable` counts the items whose exact text is in a "
+                "passage in the store."
             )
             return await client.audit_compactions(task_id, agent), BY_PASSAGES, note
 

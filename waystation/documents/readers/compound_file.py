@@ -117,7 +117,7 @@ def get_workbook_stream(file: CompoundFile) -> bytes:
 
 
 _OLD_FILES = (
-    ("EncryptedPackage", "protected by a password; save it without one"),
+    ("EncryptedPackage", "protected by a password; save the file without one"),
     ("WordDocument", "an old Word file; save it as .docx"),
     ("PowerPoint Document", "an old PowerPoint file; save it as .pptx"),
     ("__properties_version1.0", "an Outlook message; save it as .eml"),

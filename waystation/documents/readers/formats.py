@@ -251,7 +251,7 @@ def _contained(content: bytes) -> ExtractionResult:
         if office and office.kind == "presentation":
             return extract_pptx(archive, office.main)
         if said.startswith(_OPEN_DOCUMENT) and _is_encrypted(archive):
-            raise UnreadableFileError("protected by a password; save it without one")
+            raise UnreadableFileError("protected by a password; save the file without one")
         if office or said == _OPEN_SHEETS:
             return extract_spreadsheet(content, archive, office.main if office else None)
         if said == _BOOK:

@@ -109,7 +109,7 @@ def extract_email(content: bytes, readers: MailReaderDeps, depth: int = 0) -> Ex
         UnreadableFileError: it is nested in too many e-mails.
     """
     if depth > MAX_NESTED_EMAILS:
-        raise UnreadableFileError(f"nested more than {MAX_NESTED_EMAILS} e-mails deep; submit it separately")
+        raise UnreadableFileError(f"nested more than {MAX_NESTED_EMAILS} e-mails deep; submit this e-mail separately")
     content = content.removeprefix(b"\xef\xbb\xbf").lstrip()
     messages = [*_messages(content)] if FROM_LINE.match(content) else []
     return _mailbox(messages, readers, depth) if len(messages) > 1 else _message(content, readers, depth)
@@ -119,7 +119,7 @@ def _message(content: bytes, readers: MailReaderDeps, depth: int) -> ExtractionR
     try:
         return _extract(_parsed(content), readers, depth)
     except RecursionError as error:
-        raise UnreadableFileError("its parts are nested too deeply") from error
+        raise UnreadableFileError("the parts of the e-mail are nested too deeply") from error
 
 
 _HEADER_FOLLOWS = compile_bounded(rb"\A[!-9;-~]{1,100}[ \t]*+:")
@@ -208,7 +208,7 @@ def _file_extract(file: _Part, name: str, readers: MailReaderDeps, depth: int) -
     if kind in _ENCRYPTED or content.lstrip().startswith(b"-----BEGIN PGP MESSAGE-----"):
         raise UnreadableFileError("encrypted, or inside a signature; save the message decrypted and unsigned")
     if kind in _OUTLOOK:
-        raise UnreadableFileError("in an Outlook format; have it sent as HTML or plain text")
+        raise UnreadableFileError("in an Outlook format; ask the sender for HTML or plain text")
     # Other pictures of messages are logos and decoration.
     is_scan = file.get_content_disposition() == "attachment" and is_picture(content)
     if file.get_content_maintype() in _SELDOM_TEXT and not is_scan and not is_utf8(content):
@@ -219,7 +219,7 @@ def _file_extract(file: _Part, name: str, readers: MailReaderDeps, depth: int) -
     if inner is None:
         return extract_email(content, readers, depth)
     if depth > MAX_NESTED_EMAILS:
-        raise UnreadableFileError(f"nested more than {MAX_NESTED_EMAILS} e-mails deep; submit it separately")
+        raise UnreadableFileError(f"nested more than {MAX_NESTED_EMAILS} e-mails deep; submit this e-mail separately")
     return _extract(inner, readers, depth)
 
 

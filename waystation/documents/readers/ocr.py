@@ -84,7 +84,7 @@ def _recognise(picture: PagePicture | RecognisedPage) -> RecognisedPage:
     try:
         reading = read_picture(picture)
     except MemoryError:
-        return RecognisedPage(reason="its recognition needs too much memory")
+        return RecognisedPage(reason="text recognition needs too much memory")
     text = build_page_text(reading.pieces)
     # Of writing that the models do not know, only the punctuation is recognised.
     return RecognisedPage(text, reading.confidence) if any(map(str.isalnum, text)) else RecognisedPage()

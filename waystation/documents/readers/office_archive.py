@@ -39,7 +39,7 @@ def open_archive(content: bytes) -> ZipFile:
         limit = MAX_UNPACKED_BYTES // 1_000_000
         raise UnreadableFileError(f"unpacks to {unpacked / 1e6:,.0f} MB; the maximum is {limit} MB")
     if any(member.flag_bits & _ENCRYPTED for member in members):
-        raise UnreadableFileError("protected by a password; save it without one")
+        raise UnreadableFileError("protected by a password; save the file without one")
     for found in members:
         # Some programs write backslashes, or absolute names. Stored members are looked up by their original names.
         name = found.filename.replace("\\", "/").removeprefix("./").lstrip("/")
@@ -70,7 +70,7 @@ def read_member(archive: ZipFile, name: str) -> bytes:
     try:
         return archive.read(name)
     except (KeyError, BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise UnreadableFileError("damaged: a part of it is missing or broken") from error
+        raise UnreadableFileError("damaged: part of the file is missing or broken") from error
 
 
 def read_xml_member(archive: ZipFile, name: str) -> Element:
@@ -82,7 +82,7 @@ def read_xml_member(archive: ZipFile, name: str) -> Element:
     try:
         return fromstring(read_member(archive, name))
     except (ParseError, DefusedXmlException, ValueError) as error:
-        raise UnreadableFileError("damaged: a part of it is not readable XML") from error
+        raise UnreadableFileError("damaged: part of the file is not readable XML") from error
 
 
 OFF = frozenset({"0", "false", "off", "none"})

@@ -72,7 +72,7 @@ _MAX_LOOKED_UP_CHARACTERS = 500
 """Maximum characters of a page whose font is looked up, which is slow: those of one font are adjacent."""
 _MIN_LETTER_SHARE = 0.6
 """Minimum share of letters and digits for codes to be taken for letters; glyph numbers have fewer."""
-_NO_LETTERS = "its fonts do not say which letters they draw"
+_NO_LETTERS = "the PDF's fonts do not say which letters they draw"
 _SCANNED = "no text, perhaps a scan"
 _MIN_UNKNOWN_SHARE = 0.2
 """Minimum share of unknown characters from which a page is recognised as a picture instead."""
@@ -169,7 +169,7 @@ def extract_pdf(content: bytes, recogniser: PageRecogniser) -> ExtractionResult:
     document = _opened(content)
     form = load_form(document)
     if len(document) > _MAX_PAGES:
-        raise UnreadableFileError(f"has {len(document):,} pages; the maximum is {_MAX_PAGES:,}. Split it")
+        raise UnreadableFileError(f"has {len(document):,} pages; the maximum is {_MAX_PAGES:,}. Split the file")
     pages: dict[int, _Page] = {}
     lost = _Lost()
     for number in range(1, len(document) + 1):
@@ -259,8 +259,8 @@ class _Lost:
     def reason(self) -> str:
         """Return why there is no text at all."""
         for pages, why in (
-            (self.unmapped, f"none of its pages can be read, because {_NO_LETTERS}"),
-            (self.silent, "no page has text; it may be a scan"),
+            (self.unmapped, f"no page can be read, because {_NO_LETTERS}"),
+            (self.silent, "no page has text; the PDF may be a scan"),
         ):
             if pages:
                 return f"{why} ({next(iter(pages.values())).reason})"
@@ -289,13 +289,13 @@ class _Lost:
     def _not_read(self) -> Iterator[SkippedItem]:
         """Yield what is on pages and was not read."""
         notes = self._notes
-        shown = "a comment strikes out words, which agents see as normal text"
+        shown = "a comment strikes out words, but agents see them as normal text"
         kinds = (
             ("comments", [at for at in notes if notes[at].comments], "not read"),
             ("struck-out text", [at for at in notes if notes[at].struck], shown),
             ("stamps", [at for at in notes if notes[at].stamps], "not read"),
             ("attachments", [at for at in notes if notes[at].files], "not read"),
-            ("hidden text", [at for at in notes if notes[at].hidden], "readers of the pages do not see it"),
+            ("hidden text", [at for at in notes if notes[at].hidden], "invisible to readers of the pages"),
         )
         for kind, pages, reason in kinds:
             for item in build_skipped_pages("page", pages, reason):
@@ -312,7 +312,7 @@ def _opened(content: bytes) -> _Document:
     except PdfiumError as error:
         code: object = getattr(error, "err_code", None)
         if code in {raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY}:
-            raise UnreadableFileError("protected by a password; save it without one") from error
+            raise UnreadableFileError("protected by a password; save the file without one") from error
         raise UnreadableFileError("damaged: not a readable PDF") from error
 
 

@@ -53,7 +53,7 @@ class ParserCrashError(UnreadableFileError):
     def __init__(self, time_limit: float | None = None) -> None:
         """`time_limit`: the limit in seconds that was exceeded; None if the parser crashed."""
         self.time_limit = time_limit
-        why = f"took longer than {time_limit:g} s" if time_limit else "its parser crashed; the file may be damaged"
+        why = f"took longer than {time_limit:g} s" if time_limit else "the parser crashed; the file may be damaged"
         super().__init__(f"could not be read ({why})")
 
 

@@ -66,11 +66,11 @@ class _Attachments:
         """Read an attachment. Raises UnreadableFileError."""
         if not self._given.attachments:
             raise UnreadableFileError(
-                "an attachment of this e-mail crashed its reader, so no attachment was read; submit them separately"
+                "an attachment of this e-mail crashed the parser, so none was read; submit the attachments separately"
             )
         self._count += 1
         if self._count in self._given.broken:
-            raise UnreadableFileError("crashed its reader; the file may be damaged")
+            raise UnreadableFileError("crashed the parser; the file may be damaged")
         with suppress(BlockingIOError):
             os.write(self._begun, b"%d\n" % self._count)
         return extract_file(content, name, depth, self.read, self._recogniser)
@@ -130,7 +130,9 @@ def _content(file: int) -> bytes:
 def _check_size(size: int, limit: int) -> None:
     if size > limit:
         most = limit // 1_000_000
-        raise UnreadableFileError(f"{size / 1e6:.1f} MB; the maximum for a file of this kind is {most} MB. Split it")
+        raise UnreadableFileError(
+            f"{size / 1e6:.1f} MB; the maximum for this kind of file is {most} MB. Split the file"
+        )
 
 
 def _in_utf8(content: bytes, charset: str) -> bytes:

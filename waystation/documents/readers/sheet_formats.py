@@ -222,7 +222,7 @@ def _streamed(content: bytes, *names: str) -> Iterator[Element]:
             if get_local_name(element) in names:
                 yield element
     except (ParseError, DefusedXmlException, ValueError) as error:
-        raise UnreadableFileError("damaged: a part of it is not readable XML") from error
+        raise UnreadableFileError("damaged: part of the file is not readable XML") from error
 
 
 def _column(element: Element, found: SheetInfo) -> None:

@@ -50,7 +50,7 @@ from waystation.documents.readers.sheet_formats import OfficeSheetInfoReader, re
 from waystation.documents.readers.text_runs import TextRun, render_text_runs
 
 _Cell = int | float | str | bool | time | date | datetime | timedelta
-_PASSWORD = "protected by a password; save it without one"
+_PASSWORD = "protected by a password; save the file without one"
 _DAMAGED = "damaged: not a readable spreadsheet"
 
 
@@ -203,11 +203,11 @@ class _Book:
     def why_not(self, sheet: SheetMetadata) -> str:
         """Return why a sheet is not read; empty if it is."""
         if sheet.visible != SheetVisibleEnum.Visible:
-            return "hidden; unhide it to include it"
+            return "hidden; unhide the sheet to include it"
         if reason := next((reason for kind, reason in _NO_TABLES if sheet.typ == kind), ""):
             return reason
         if self._archive and self._members and self._members.get(sheet.name, "") not in self._archive.NameToInfo:
-            return "damaged: a part of it is missing or broken"
+            return "damaged: part of the file is missing or broken"
         return ""
 
     def look(self, at: int, name: str) -> SheetInfo:
@@ -303,7 +303,7 @@ class _Rows:
 
     def list_skipped_items(self, place: str) -> Iterator[SkippedItem]:
         """Yield what is not in the lines, after they were read."""
-        reason = "hidden, perhaps by a filter; unhide them to include them"
+        reason = "hidden, perhaps by a filter; only visible rows are read"
         for item in build_skipped_pages("row", self._hidden_rows, reason):
             yield SkippedItem(name=f"{item.name} of {place}", reason=item.reason)
         if self._hidden_columns:
@@ -312,7 +312,7 @@ class _Rows:
             ]
             letters = ", ".join(first if first == last else f"{first}–{last}" for first, last in ranges)
             noun = "column" if len(self._hidden_columns) == 1 else "columns"
-            yield SkippedItem(name=f"{noun} {letters} of {place}", reason="hidden; unhide them to include them")
+            yield SkippedItem(name=f"{noun} {letters} of {place}", reason="hidden; only visible columns are read")
         look = self.look
         not_read = {
             "comments": look.comments,

@@ -56,7 +56,7 @@ def extract_pptx(archive: ZipFile, main: str = _PRESENTATION) -> ExtractionResul
             left_out.append(SkippedItem(name=f"slide {number}", reason=str(unreadable)))
             continue
         if slide.get("show") in {"0", "false"}:
-            left_out.append(SkippedItem(name=f"slide {number}", reason="hidden; unhide it to include it"))
+            left_out.append(SkippedItem(name=f"slide {number}", reason="hidden; unhide the slide to include it"))
             continue
         texts = [*_Slide(archive, name, number, not_read).blocks(slide)]
         try:
@@ -105,7 +105,7 @@ _KINDS = {
     "embedded objects": _NOT_READ,
     "comments": _NOT_READ,
     "footers": _NOT_READ,
-    "hidden text": "readers of the slides do not see it",
+    "hidden text": "invisible to readers of the slides",
     "no text, only pictures": "no text, only pictures",
 }
 """Kinds that are reported, with the reason."""

@@ -75,11 +75,11 @@ class DuckDbTableEngine:
             return await asyncio.to_thread(EngineResponse.model_validate_json, said)
         except ChildTimeoutError:
             raise TableQueryError(
-                f"This took longer than {self._seconds:g} s. Query less at once, and end every recursion."
+                f"The query took longer than {self._seconds:g} s. Query less at once, and end every recursion."
             ) from None
         except (ChildProcessFailedError, ValidationError):
             raise TableQueryError(
-                "The engine failed at this query. Write it in another way, or go on without it."
+                "The engine failed at this query. Rewrite the query, or go on without its result."
             ) from None
         finally:
             child.kill()

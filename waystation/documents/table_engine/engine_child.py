@@ -35,5 +35,5 @@ def _answered(request: EngineRequest) -> EngineResponse:
         return EngineResponse(rejection=str(unusable))
     except MemoryError:
         return EngineResponse(
-            rejection=f"This needs more than {ENGINE_MEMORY_BYTES // 1_000_000_000} GB of memory. Query less at once."
+            rejection=f"The query needs over {ENGINE_MEMORY_BYTES // 1_000_000_000} GB of memory. Query less at once."
         )

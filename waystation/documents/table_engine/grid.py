@@ -157,7 +157,7 @@ def _rows(table: TableText) -> Iterator[_Row]:
     lines = text.splitlines()
     for number, line in enumerate(lines, table.first_line):
         if "\0" in line:
-            raise TableEngineError(f"Line {number} of {table.name} has a NUL character: this is no table of text.")
+            raise TableEngineError(f"Line {number} of {table.name} has a NUL character, so it is not text.")
     hidden = _Hidden(table.hidden, lines, len(table.text) - len(text))
     if table.sheet or not (dialect := _dialect(lines, table)):
         return _piped(lines, hidden, table.first_line)
@@ -269,8 +269,8 @@ def _separated(lines: Sequence[str], hidden: _Hidden, dialect: _Dialect, table: 
     except csv.Error as error:
         raise TableEngineError(
             f"The row of {table.name} that begins on line {table.first_line + begins} cannot be read "
-            f"({error}): a cell there is too long, or its quotation mark closes too early or never. Query the "
-            "lines before or after it."
+            f"({error}): a cell is too long, or a quotation mark closes too early or never. Query the lines "
+            "before or after this row."
         ) from None
 
 
@@ -367,17 +367,17 @@ def _cautions(table: Table, below: int) -> Iterator[str]:
     shorter = [line for line, cells in rows[below:] if cells < width]
     if table.above:
         yield (
-            f"{name}: lines {table.above[0]}-{table.above[1]}, above its heading, are no part of it; query other lines "
-            "where that is wrong"
+            f"{name}: lines {table.above[0]}-{table.above[1]}, above the heading, are not read as part of the table; "
+            "if that is wrong, query other lines"
         )
     yield from _error_cautions(table, below)
     if longer:
         yield (
-            f"{name}: {_counted(longer)} with more cells than the first row; those beyond are in the columns from "
-            f"number {width + 1} on, and values may be shifted"
+            f"{name}: {_counted(longer)} with more cells than the first row; the additional cells are in column "
+            f"{width + 1} and later, and values may be shifted"
         )
     if shorter and not table.sheet:
-        yield f"{name}: {_counted(shorter)} with fewer cells than the first row; the missing ones are NULL"
+        yield f"{name}: {_counted(shorter)} with fewer cells than the first row; the missing cells are NULL"
 
 
 def _error_cautions(table: Table, below: int) -> Iterator[str]:
@@ -392,7 +392,8 @@ def _error_cautions(table: Table, below: int) -> Iterator[str]:
             lines = _counted([table.lines[row] for row, _ in found])
             yield (
                 f"{table.name}: {lines} with an error ({kinds}) instead of a value in {_column_name(heading, number)}; "
-                "where its other cells are numbers or dates these are NULL, and sums, counts and averages without them"
+                "if the other cells of the column are numbers or dates, the errors are NULL, and sums, counts and "
+                "averages ignore them"
             )
 
 

@@ -274,11 +274,11 @@ def _load_fast(name: str, folder: Path | None) -> _FastModel:
     except (OSError, RuntimeError, ValueError, KeyError) as error:
         failed = type(error).__name__
     if folder is not None:
-        raise MemoryUnavailable(f"{folder} does not have the files of the model {name} that fastembed needs ({failed})")
+        raise MemoryUnavailable(f"{folder} lacks files that fastembed needs for the model {name} ({failed})")
     raise MemoryUnavailable(
         f"the model {name} is not in the cache of fastembed, and Waystation downloads no models. Fetch it with "
         f"`python -c \"from fastembed import TextEmbedding; TextEmbedding('{name}')\"`, with the same "
-        "FASTEMBED_CACHE_PATH as for the workers, or set WAYSTATION_EMBEDDER_FOLDER to a folder with its files"
+        "FASTEMBED_CACHE_PATH as for the workers, or set WAYSTATION_EMBEDDER_FOLDER to a folder with the model's files"
     )
 
 

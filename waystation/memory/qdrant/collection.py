@@ -54,7 +54,7 @@ class QdrantErrorKind(Enum):
     TAKEN = "already has the collection"
     FORBIDDEN = "does not accept the key: set QDRANT_API_KEY to a key that can read and write"
     REFUSED = "refused the request"
-    UNFIT = "rejects the data that it was sent"
+    UNFIT = "rejects the data in the request"
 
     @property
     def is_retryable(self) -> bool:

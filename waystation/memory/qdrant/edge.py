@@ -466,15 +466,17 @@ def _of_tenant(tenant: str) -> qe.Filter:
 
 def _kind(error: BaseException) -> str:
     """Return the kind of an error. Not its message, which may quote a payload."""
-    return "a passage in it cannot be read" if isinstance(error, ValidationError) else type(error).__name__
+    return "a stored passage cannot be read" if isinstance(error, ValidationError) else type(error).__name__
 
 
-_REBUILD_HINT = "; if its files are damaged, `waystation memory reindex --rebuild` restores it from the store"
+_REBUILD_HINT = (
+    "; if the memory's files are damaged, `waystation memory reindex --rebuild` restores them from the store"
+)
 
 
 def _why_not_open(error: BaseException) -> str:
     if "WouldBlock" in str(error):
-        return "it is already open, here or in another process"
+        return "the memory is already open, in this or another process"
     reason = f"{_RECORD} cannot be read" if isinstance(error, ValidationError) else str(error).partition("\n")[0]
     return reason.rpartition("error: ")[2] + _REBUILD_HINT  # the engine adds around it what it was doing
 

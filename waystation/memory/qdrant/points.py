@@ -101,8 +101,8 @@ class MemoryMetadata(Value):
         if (self.embedder, self.dimension) != (spec.embedder, spec.dimension):
             raise OtherEmbedder(
                 f"{what} was made with the embedder {self.embedding}, not with {spec}: rebuild it with "
-                "`waystation memory reindex`, or set WAYSTATION_EMBEDDER and its model to their earlier "
-                "values"
+                "`waystation memory reindex`, or set WAYSTATION_EMBEDDER and WAYSTATION_EMBEDDER_MODEL to their "
+                "earlier values"
             )
 
 

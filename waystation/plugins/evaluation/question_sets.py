@@ -154,7 +154,7 @@ def load_evaluation_questions(question_set: QuestionSet, folder: Path, scratch: 
             raise BadInput(f"question {gold.id}: two documents have the name {clash}")
         if unknown := next((name for name in gold.cites if name not in names), None):
             raise BadInput(
-                f"question {gold.id}: cites names {unknown}, which is not one of its documents ({_list(names[:5])})"
+                f"question {gold.id}: `cites` names {unknown}, which is not one of its documents ({_list(names[:5])})"
             )
         found.append(EvaluationQuestion(gold, tuple(documents)))
     return tuple(found)
@@ -173,9 +173,7 @@ def _inside(folder: Path, entry: str, question: str) -> Path:
     """
     path = folder / entry
     if not path.resolve().is_relative_to(folder.resolve()):
-        raise BadInput(
-            f"question {question}: {entry} points outside {folder}; put its documents next to the question set"
-        )
+        raise BadInput(f"question {question}: {entry} points outside {folder}; put it into that folder")
     if not path.exists():
         raise BadInput(f"question {question}: {path} does not exist")
     return path

@@ -58,7 +58,7 @@ class GoldQuestion(Value):
                         f"the fact {wording!r} is in the question itself, so every report would contain it"
                     )
         if not (self.facts or self.cites or self.never):
-            raise ValueError("the question has no expected answer: give facts, cites or never")
+            raise ValueError("the question has no expected answer: give `facts`, `cites` or `never`")
         return self
 
 

@@ -50,7 +50,8 @@ class BibliographyEntry(NamedTuple):
     def note(self) -> str:
         """The cited places, and the digest of the text."""
         cited = f"Cited: {'; '.join(self.places)}."
-        return f"{cited} SHA-256 of its text begins {self.metadata.digest}." if self.metadata.digest else cited
+        digest = self.metadata.digest
+        return f"{cited} The SHA-256 of the document's text begins {digest}." if digest else cited
 
 
 def list_bibliography_entries(report: ExportedReport) -> tuple[BibliographyEntry, ...]:

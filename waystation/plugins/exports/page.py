@@ -156,7 +156,7 @@ class _Writer:
     def _picture(self, source: NumberedSource) -> str:
         if (png := self._extras.pictures.get(source.number)) is None:
             return ""
-        words = escape(f"{source.name}, {source.where}, on its page")
+        words = escape(f"{source.name}, {source.where}: picture of the page")
         return f'<img alt="{words}" src="data:image/png;base64,{b64encode(png).decode()}">'
 
     @staticmethod

@@ -368,7 +368,7 @@ def _summary(view: AgentRequestView, kept: set[str]) -> Iterator[str]:
     elif claims and (
         unsaid := _unsaid_names(view, [one for result in found.values() for one in result.select("claim", "open")])
     ):
-        yield f"No quotation contains {' or '.join(unsaid)}: check whether the quotations are about it."
+        yield f"No quotation contains {' or '.join(unsaid)}: check that the quotations are about what you asked."
     if claims and not unread:
         documents = {place.document for entry in claims.values() for place in entry.places}
         quotations, sources = format_count(len(claims), "quotation"), format_count(len(documents), "document")
@@ -463,4 +463,4 @@ def _conclusions(
 def _gaps(need: UpstreamStep, result: StepResultState) -> Iterator[str]:
     yield from (f"{need.title}{TOPIC}{entry.text}" for entry in result.select("open"))
     if result.total is None or result.missing:
-        yield f"{need.title}{TOPIC}not all findings of this step were in view when this was submitted."
+        yield f"{need.title}{TOPIC}not all findings of this step were in view when this analysis was submitted."

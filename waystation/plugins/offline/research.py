@@ -473,7 +473,7 @@ class ResearchTurnBuilder:
             goal = truncate_at_word(self._view.brief.goal or self._view.brief.question, OPEN_QUESTIONS_CHARACTERS // 2)
             yield f"Nothing in the documents matched: {goal}"
         if unfinished:
-            yield f"Not read to the end, because their subagents ended early: {', '.join(unfinished)}."
+            yield f"Not read to the end, because subagents ended early: {', '.join(unfinished)}."
         for name in self._unknown_names if told else ():
             subject = [
                 format_document_label(one)
@@ -482,7 +482,7 @@ class ResearchTurnBuilder:
             ]
             if subject:
                 yield (
-                    f"Assumed to be about {name}, the name that occurs most often there: "
+                    f"Documents assumed to be about {name}, because {name} occurs often in them: "
                     f"{', '.join(subject[:MAX_UNQUOTED_NAMES])}."
                 )
         if told and quoted < total:

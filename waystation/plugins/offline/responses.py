@@ -149,7 +149,7 @@ def fit_to_max_tokens(reply: OfflineResponse, max_tokens: int) -> OfflineRespons
     if bare.calls:
         return bare
     return fit_to_max_tokens(
-        OfflineResponse(text="The reply's maximum is too small for the next tool call.", cut=True), max_tokens
+        OfflineResponse(text="The request's max_tokens is too small for the next tool call.", cut=True), max_tokens
     )
 
 

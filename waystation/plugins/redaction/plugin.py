@@ -75,7 +75,7 @@ class ConfiguredPresidioRedactor(PresidioRedactor):
         models = ", ".join(f"{one} by {model}" for one, model in rules.models.items())
         own = f"; {len(rules.custom.recognizers)} additional recognisers" if rules.custom.recognizers else ""
         return (
-            f"policy {rules.policy}; names in {models}, and listed names in other languages; national ids of "
+            f"policy {rules.policy}; names in {models}, and names from lists in other languages; national ids of "
             f"{', '.join(rules.countries)}{own}"
         )
 

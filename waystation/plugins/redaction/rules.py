@@ -48,7 +48,7 @@ _SHAPE = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 def _compiles(pattern: str) -> str:
     try:
         if regex.compile(pattern, FLAGS).fullmatch(""):
-            raise ValueError("it matches empty text: write what must be there, as in `.+@example`")
+            raise ValueError("the pattern matches empty text: write what must be there, as in `.+@example`")
     except regex.error as error:
         raise ValueError(f"it is not a valid regular expression: {error}") from None
     return pattern
@@ -86,7 +86,7 @@ class CustomRecognizerSpec(BaseModel):
     @model_validator(mode="after")
     def _finds_something(self) -> Self:
         if not self.patterns and not self.deny_list:
-            raise ValueError("it needs patterns, a deny_list, or both")
+            raise ValueError("a recogniser needs patterns, a deny_list, or both")
         if not self.context and any(pattern.score < CLEAR_SCORE for pattern in self.patterns):
             raise ValueError(
                 f"a pattern with a score under {CLEAR_SCORE} needs context words; without them it finds nothing"
@@ -265,7 +265,7 @@ def validate_countries(countries: Sequence[str]) -> tuple[str, ...]:
     unknown = [country for country in countries if country not in COUNTRIES]
     if unknown:
         raise BadInput(
-            f"national_ids: there are no recognisers for {', '.join(unknown)}; there are for "
+            f"national_ids: there are no recognisers for {', '.join(unknown)}; supported: "
             f"{', '.join(sorted(COUNTRIES))}"
         )
     return tuple(countries)
@@ -295,7 +295,7 @@ def _with_model(written: str) -> tuple[str, str]:
                 return language, name
     raise BadInput(
         f"there is no spaCy model for the language {language}: install one, like {language}_core_news_md, "
-        f"name it ({language}=NAME), or remove {language} from the setting languages"
+        f"name an installed model ({language}=NAME), or remove {language} from the setting languages"
     )
 
 

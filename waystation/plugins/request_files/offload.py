@@ -52,7 +52,7 @@ class ResultOffloader:
 
     def _preview(self, message_id: str, text: str) -> str:
         place = f"{message_id} of the file that was compacted" if self.folder is None else self._kept(text)
-        return truncate_middle(text, f"All its {len(text):,} characters are in {place}")
+        return truncate_middle(text, f"All {len(text):,} characters are in {place}")
 
     def _kept(self, text: str) -> str:
         raw = text.encode()

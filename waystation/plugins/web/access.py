@@ -280,7 +280,7 @@ _HOW_TO_SIGN_IN_ELSEWHERE = (
     "page and sign in with a key"
 )
 _HOW_ASSISTANTS_ASK = (
-    "an assistant needs a key for assistants (`waystation keys make NAME --role assistant`) of this server's tenant "
+    "an assistant needs a key for assistants of this server's tenant (`waystation keys make NAME --role assistant`) "
     "or, on the server's machine, the token for assistants that `waystation serve` printed"
 )
 _FOR_ASSISTANTS_ALONE = (
@@ -288,8 +288,8 @@ _FOR_ASSISTANTS_ALONE = (
     "(`waystation keys make NAME --role submit`)"
 )
 _WRONG_KEY = (
-    "this key or token cannot be used here: it is mistyped, revoked (`waystation keys list` shows keys), an "
-    "assistant's, or from an earlier start of the server"
+    "this key or token is not valid here: it may be mistyped, be revoked (`waystation keys list` shows keys), belong "
+    "to an assistant, or come from an earlier start of the server"
 )
 _TOO_MANY_TRIES = "too many wrong keys came from this address: try again in a minute"
 
@@ -373,7 +373,8 @@ class AccessGuard:
             if begun:
                 raise
             left_open = (
-                describe_unknown_outcome(Request(scope)) or "repeat the request when it runs again (`waystation up`)"
+                describe_unknown_outcome(Request(scope))
+                or "repeat the request when the server runs again (`waystation up`)"
             )
             await self._refusal(scope, RejectionInfo(503, f"the server is stopping; {left_open}"))(scope, receive, send)
 
@@ -444,7 +445,7 @@ class AccessGuard:
             async for part in request.stream():
                 body += part
                 if len(body) > MAX_SIGN_IN_BYTES:
-                    return RejectionInfo(413, f"a key has less than {MAX_SIGN_IN_BYTES:,} bytes")
+                    return RejectionInfo(413, f"the form is too long: a key has under {MAX_SIGN_IN_BYTES:,} bytes")
         except HTTPException as error:
             return RejectionInfo(error.status_code, error.detail)
         cookie = self._cookie_for(_fields(body.decode("latin-1")).get("key", "").strip(), _address(request))
@@ -533,12 +534,12 @@ def describe_unknown_outcome(request: Request) -> str:
     path, keyed = request.url.path, "idempotency-key" in request.headers
     if request.method in SAFE_METHODS or path.endswith(READ_DOCUMENTS):
         return ""
-    unknown = "it is unknown whether this was done"
+    unknown = "it is unknown whether the request was carried out"
     if path.endswith(_HANDS_IN) and keyed:
         return f"{unknown}: repeat the request with the same Idempotency-Key, which finds the same task"
     if path.endswith(_AT_MOST_ONCE):
         return f"{unknown}: it is safe to repeat the request"
-    return f"{unknown}: look at the tasks before you repeat the request, because it could be done twice"
+    return f"{unknown}: look at the tasks before you repeat the request, because it could be carried out twice"
 
 
 def get_max_body_bytes(path: str) -> int:

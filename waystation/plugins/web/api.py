@@ -119,7 +119,7 @@ Heartbeat = Annotated[
     Query(
         ge=1,
         le=15,
-        description="Seconds without an event after which an `alive` event is sent, for scripts in pages.",
+        description="After this many seconds without an event, an event `alive` is sent.",
     ),
 ]
 TenantFeed = Annotated[EventFeed, Depends(get_tenant_feed)]
@@ -140,7 +140,7 @@ _REASONS = {
     401: "The token is missing or not valid.",
     403: "Your role does not permit this, or the request comes from a page of another site.",
     404: "Not found, or owned by another tenant.",
-    409: "Answered before, or the key belongs to another request.",
+    409: "The approval request was answered before, or the `Idempotency-Key` belongs to another request.",
     413: "The body is too large.",
     421: "`Host` is not a name of this server.",
     422: "The body or a parameter does not match its schema.",
@@ -306,7 +306,9 @@ async def post_picture(
     client: TenantClient,
     task: TaskPath,
     source: Annotated[int, Query(ge=1, le=100_000, description=SOURCE_NUMBER)],
-    document: Annotated[UploadFile, File(description="The PDF or picture as it was submitted. It is not stored.")],
+    document: Annotated[
+        UploadFile, File(description="The PDF or picture as submitted. The server does not store this copy.")
+    ],
 ) -> Response:
     """Draw the page of a cited PDF or picture with the cited passage marked."""
     return await draw_uploaded_passage(client, await client.resolve_task_id(task), source, [document])
@@ -348,9 +350,15 @@ async def get_draft(
 
 
 @v1.get("/tasks/{task}/cost")
-async def get_cost(client: TenantClient, task: TaskPath) -> CostView:
+async def get_cost(
+    client: TenantClient,
+    task: TaskPath,
+    actions: Annotated[bool, Query(description="Also count the task's Temporal actions.")] = False,
+) -> CostView:
     """Get what a task has cost so far."""
-    return CostView.from_breakdown(await client.get_bill(await client.resolve_task_id(task)))
+    task_id = await client.resolve_task_id(task)
+    counted = await client.count_temporal_actions(task_id) if actions else None
+    return CostView.from_breakdown(await client.get_bill(task_id), counted)
 
 
 @v1.get("/tasks/{task}/documents")
@@ -441,7 +449,7 @@ async def get_approvals(client: TenantClient) -> tuple[PendingApproval, ...]:
 class SpendingQuery(EagerValue):
     """Query of spending: days, both included, session, and groups."""
 
-    since: Annotated[date | None, Field(description="First day in UTC; default: 29 days before the last.")] = None
+    since: Annotated[date | None, Field(description="First day in UTC; default: 29 days before the last day.")] = None
     until: Annotated[date | None, Field(description="Last day in UTC; default: today.")] = None
     session: Annotated[str | None, Field(max_length=200, description=ONE_SESSION)] = None
     by: Annotated[SpendingGrouping, Field(description="What `groups` adds up.")] = "model"
@@ -553,7 +561,7 @@ async def call_client(
     called = REMOTE_METHODS.get(name)
     _require_same_version(version)
     if called is None or called.role != role:
-        raise HTTPException(404, f"clients cannot request {role} {replace_control_characters(name)}")
+        raise HTTPException(404, f"there is no client method {replace_control_characters(name)} for the role {role}")
     return Response(await invoke_client_method(client, principal, called, given), media_type="application/json")
 
 
@@ -570,7 +578,7 @@ async def send_message_of_client(
     signal = SIGNALS.get(name)
     _require_same_version(version)
     if signal is None or signal.permission != role:
-        raise HTTPException(404, f"clients cannot send {role} {replace_control_characters(name)}")
+        raise HTTPException(404, f"there is no client message {replace_control_characters(name)} for the role {role}")
     return await send_client_message(client, who, signal, SentMessage.model_validate(sent))
 
 

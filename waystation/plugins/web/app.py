@@ -469,7 +469,8 @@ def build_invalid_line_response(fault: ValidationError) -> InvalidLineResponse |
     why = "JSON-RPC 2.0 has no such message" if line is None else faults[0]["msg"]
     error = ErrorData(
         code=INVALID_REQUEST if line is None else PARSE_ERROR,
-        message=f"this line is not a message ({why}): send each as one line of JSON, without halves of surrogate pairs",
+        message=f"this line is not a message ({why}): send each message as one line of JSON, without unpaired "
+        "surrogates",
     )
     number = _sendable(said.get("id"))
     answers = number is not None and "method" not in said and not said.keys().isdisjoint({"result", "error"})

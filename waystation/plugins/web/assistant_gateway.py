@@ -57,7 +57,7 @@ SCHEME = "waystation"
 class DocumentInput(Value):
     """A document: its text with a name, the path of a file or folder, or the address of a resource."""
 
-    name: str = Field(default="", max_length=200, description="Name that citations use; required for a text.")
+    name: str = Field(default="", max_length=200, description="Name that citations use; required with text.")
     text: str | None = Field(default=None, description="Text of the document.")
     path: str | None = Field(
         default=None, max_length=4_000, description="Path of a file or folder below an allowed folder."
@@ -65,8 +65,8 @@ class DocumentInput(Value):
     uri: str | None = Field(
         default=None,
         max_length=4_000,
-        description="A resource: file:///…, waystation://tasks/TASK/report, waystation://tasks/TASK/documents (all of "
-        "an earlier task), or one of these documents (…/documents/NAME).",
+        description="A resource: file:///…, waystation://tasks/TASK/report, waystation://tasks/TASK/documents (all "
+        "documents of an earlier task), or one of these documents (…/documents/NAME).",
     )
 
     @model_validator(mode="after")
@@ -157,7 +157,8 @@ class AnswerForm(GrantForm):
     """The same where one form takes either answer."""
 
     decision: Literal["approve", "deny"] = Field(
-        description="approve: the agent continues; deny: it delivers what it has, or continues without the call."
+        description="approve: the agent continues; deny: the agent delivers what it has, or continues without the tool "
+        "call."
     )
 
 
@@ -196,7 +197,7 @@ class AssistantGateway:
         except UnknownTask:
             own = False
         if not own:
-            raise UnknownTask(f"{self.policy.name} has no task {task_id!r}: submit_research gives the ids of its tasks")
+            raise UnknownTask(f"{self.policy.name} has no task {task_id!r}: give an id that submit_research returned")
         return task_id
 
     async def get_task(self, task_id: str) -> TaskView:
@@ -290,7 +291,7 @@ class AssistantGateway:
         if beyond := [name for name in wanted if name not in there]:
             names = ", ".join(there) or "none"
             raise BadInput(
-                f"{self.policy.name} may not name the skill {sanitize_line(beyond[0])!r}: it may name {names} "
+                f"{self.policy.name} may not name the skill {sanitize_line(beyond[0])!r}; allowed: {names} "
                 "(WAYSTATION_MCP_SKILLS)"
             )
         return tuple(there[name] for name in dict.fromkeys(wanted))
@@ -345,8 +346,8 @@ class AssistantGateway:
             budget = view.budget
             if view.task_id != but:
                 if view.remark and view.phase is TaskPhase.WORKING:
-                    unknown = f"the budget of {view.task_id} is unknown, so the assistant's total cannot be counted"
-                    raise Unreachable(f"{unknown} ({view.remark}). Try again when it is known")
+                    unknown = f"the budget of {view.task_id} is unknown, so the assistant's spending is unknown, too"
+                    raise Unreachable(f"{unknown} ({view.remark}). Try again later")
                 used += budget.spent if view.phase.over else budget.limit.amount.max_with(budget.spent)
         return used
 
@@ -450,8 +451,8 @@ def _address(written: str) -> SplitResult:
 
 def _no_resource(written: str) -> BadInput:
     return BadInput(
-        f"{sanitize_line(written)!r} is not a readable resource: give file:///… below a folder of mcp_roots or --root, "
-        f"{SCHEME}://tasks/TASK/report, or {SCHEME}://tasks/TASK/documents with or without /NAME"
+        f"{sanitize_line(written)!r} is not a readable resource: give file:///… below a folder of WAYSTATION_MCP_ROOTS "
+        f"or --root, {SCHEME}://tasks/TASK/report, or {SCHEME}://tasks/TASK/documents with or without /NAME"
     )
 
 

@@ -121,7 +121,7 @@ def _curve(payments: TaskCharges, view: TaskView, axis: TimeAxis, unit: _Unit) -
         else "",
         limit_y=heights.y(most),
         limit_words=unit.short(most),
-        words=f"{words}, at most {format_amount(unit.amount(beyond))} more possibly billed" if beyond else words,
+        words=f"{words}; at most {format_amount(unit.amount(beyond))} more may have been billed" if beyond else words,
     )
 
 

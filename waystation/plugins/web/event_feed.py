@@ -111,7 +111,9 @@ class EventFeed:
                         async with asyncio.timeout(seconds):
                             page = await self.wait_for_page(after, task_id)
                     if not await still():
-                        raise _NotKnown("the key was revoked, or the token has expired: connect again with another one")
+                        raise _NotKnown(
+                            "the key was revoked, or the token has expired: connect again with another key or token"
+                        )
                     if page is None:
                         yield alive
                         continue

@@ -246,10 +246,14 @@ async def approve_request(
     form: Annotated[ElicitationResult[GrantForm], Resolve(build_approval_form)],
     request_id: RequestId = None,
     amount: Annotated[
-        str, Field(max_length=60, description="Amount, such as 50k or $0.25; only if assistants may answer.")
+        str,
+        Field(
+            max_length=60,
+            description="Amount to grant, such as 50k or $0.25; only if assistants may answer requests.",
+        ),
     ] = "",
     note: Annotated[
-        str, Field(max_length=2_000, description="Note of the answer; only if assistants may answer.")
+        str, Field(max_length=2_000, description="Note with the answer; only if assistants may answer requests.")
     ] = "",
 ) -> RequestOutcome:
     """Grant what a task asks for. If the client supports forms, the person sees one: ask no one beforehand."""
@@ -263,9 +267,12 @@ async def deny_request(
     task: Task,
     request_id: RequestId = None,
     finish: Annotated[
-        Literal["partial", "cancel"], Field(description="partial: the agent delivers what it has; cancel: all ends.")
+        Literal["partial", "cancel"],
+        Field(description="partial: the agent delivers what it has; cancel: the task is cancelled."),
     ] = "partial",
-    note: Annotated[str, Field(max_length=2_000, description="Kept with the answer; the agent reads it.")] = "",
+    note: Annotated[
+        str, Field(max_length=2_000, description="Note that is stored with the answer; the agent reads the note.")
+    ] = "",
 ) -> RequestOutcome:
     """Refuse what a task asks for, for good: the agent ends with what it has, or goes on without the call."""
     assistant = get_assistant(ctx)
@@ -488,11 +495,15 @@ class AssistantServer(MCPServer[Any]):
         """See base class, which treats an invalid argument as a server error."""
         known = {prompt.name: prompt.arguments or [] for prompt in await self.list_prompts()}
         if name not in known:
-            raise MCPError(INVALID_PARAMS, f"there is no prompt {sanitize_line(name)!r}: there is {', '.join(known)}")
+            raise MCPError(
+                INVALID_PARAMS, f"there is no prompt {sanitize_line(name)!r}; available prompts: {', '.join(known)}"
+            )
         takes = [one.name for one in known[name]]
         needed = [one.name for one in known[name] if one.required]
         if not set(needed) <= (arguments or {}).keys() <= set(takes):
-            raise MCPError(INVALID_PARAMS, f"{name} takes {', '.join(takes)}, and needs {', '.join(needed)}")
+            raise MCPError(
+                INVALID_PARAMS, f"arguments of {name}: {', '.join(takes)}; required: {', '.join(needed) or 'none'}"
+            )
         return await super().get_prompt(name, arguments, context)
 
     async def call_tool(
@@ -500,7 +511,7 @@ class AssistantServer(MCPServer[Any]):
     ) -> CallToolResult | InputRequiredResult:
         """See base class. The SDK would ignore a misspelled argument, such as a budget or a reason."""
         if name not in TOOLS:
-            raise ToolError(f"there is no tool {sanitize_line(name)!r}: there is {', '.join(TOOLS)}")
+            raise ToolError(f"there is no tool {sanitize_line(name)!r}; available tools: {', '.join(TOOLS)}")
         taken = next(tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name)
         if unknown := sorted(arguments.keys() - taken.keys()):
             raise ToolError(

@@ -62,7 +62,7 @@ def format_task_status(view: TaskView) -> str:
     lines += [f"step {step.id}: {step.state}" for step in view.steps]
     lines += [f"note: {sanitize_line(note)}" for note in (*view.notes, *view.waiting_for)]
     lines += [
-        f"asks, request_id {one.approval.request_id}: {format_approval_request(one)}"
+        f"open request, request_id {one.approval.request_id}: {format_approval_request(one)}"
         for one in list_pending_approvals(view)
     ]
     if view.over and view.shown_report is not None:
@@ -73,7 +73,7 @@ def format_task_status(view: TaskView) -> str:
 def format_progress_line(view: TaskView) -> str:
     """Format numbers and names of tools, without text of the work."""
     budget = view.budget
-    at_work = ", ".join(f"{one.agent} at {one.tool or one.what}" for one in view.activity)
+    at_work = ", ".join(f"{one.agent} is {one.doing}" for one in view.activity)
     done = sum(step.state == "done" for step in view.steps)
     steps = f"{done} of {len(view.steps)} steps done; " if view.steps else ""
     return f"{steps}{format_used_amount(budget.spent, budget.limit)} spent{f'; {at_work}' if at_work else ''}"
@@ -129,7 +129,10 @@ def get_approval_block_reason(one: PendingApproval, answers: Answers, *, forms: 
     elsewhere = f"`waystation approve {one.task_id} --request {one.approval.request_id}`, or on the task's page"
     match answers:
         case "nobody":
-            return f"assistants may not approve requests here (WAYSTATION_MCP_ANSWERS); a person can, by {elsewhere}"
+            return (
+                "assistants may not approve requests here (WAYSTATION_MCP_ANSWERS). A person can approve this request "
+                f"by {elsewhere}"
+            )
         case "person" if not forms:
             return (
                 "this client cannot show a form to its user, and an assistant may not approve its own requests. A "

@@ -166,7 +166,7 @@ MAX_FORM_FIELDS = MAX_PLAN_FIELDS + 20
 MAX_PREVIEW_LINES = 2_000
 """Maximum lines of one document on the page that shows what agents would see."""
 
-_NOT_TAKEN = "what you sent was not taken: sign in, then go back to where you wrote it and send it again"
+_NOT_TAKEN = "what you sent was not accepted: sign in, then go back to the form and send it again"
 
 REPORT_LENGTHS: tuple[ReportLength, ...] = get_args(ReportLength)
 NEW_TASK, PLAN_FORM, NEW_SCHEDULE = "new-task", "plan", "new-schedule"
@@ -241,7 +241,7 @@ async def _taken(request: Request, act: Act, again: Again | None = None, named: 
             return await again(sent)
         except (WaystationError, HTTPException) as error:
             if not isinstance(error, UnknownTask):
-                reason = f"{reason}; nor can its page be shown: {convert_exception_to_problem(error)[2]}"
+                reason = f"{reason}; the page of the form cannot be shown: {convert_exception_to_problem(error)[2]}"
     return render_error_page(request, status, title, reason, sent.labelled_values)
 
 
@@ -915,7 +915,7 @@ async def render_shared_page(
     view = await client.get_last_known_task(link.task_id)
     report = await load_exported_report(client, view, link.version)
     if report is None:
-        raise HTTPException(404, "this report does not exist any more: ask the sender of the link")
+        raise HTTPException(404, "this report no longer exists: ask the sender of the link for another one")
     cited = next((one for one in report.sources if link.sources and one.number == source), None)
     lines, remark = (), ""
     if cited is not None:

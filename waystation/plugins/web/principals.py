@@ -127,7 +127,9 @@ class ApiKeyStore:
         except FileNotFoundError:
             return ()
         except (OSError, ValidationError) as error:
-            raise BadInput(f"{self.path} is not a readable file of API keys: restore a copy, or remove it") from error
+            raise BadInput(
+                f"{self.path} is not a readable file of API keys: restore it from a copy, or remove it"
+            ) from error
         return self._read[1]
 
     @property
@@ -149,7 +151,7 @@ class ApiKeyStore:
             kept = self.list_keys()
             found = next((key for key in kept if key.id == key_id), None)
             if found is None:
-                raise BadInput(f"there is no API key {key_id!r}: `waystation keys list` shows them")
+                raise BadInput(f"there is no API key {key_id!r}: `waystation keys list` lists all keys")
             revoked = found if found.revoked_at else found.replace(revoked_at=now)
             self._keep(tuple(revoked if key.id == key_id else key for key in kept))
         return revoked
@@ -258,12 +260,12 @@ def _published(address: str) -> "PyJWKClient":
         def fetch_data(self) -> Any:
             """See base class, which would fetch for every token if the provider does not answer. Raises PyJWTError."""
             if monotonic() < self.failed + RETRY_AFTER_FAILURE.total_seconds():
-                raise jwt.PyJWKClientError("the provider's keys could not be fetched a moment ago")
+                raise jwt.PyJWKClientError("the OpenID provider's keys could not be fetched a moment ago")
             try:
                 return super().fetch_data()
             except (jwt.PyJWTError, OSError, ValueError) as error:
                 self.failed = monotonic()
-                raise jwt.PyJWKClientError("the provider's keys could not be fetched") from error
+                raise jwt.PyJWKClientError("the OpenID provider's keys could not be fetched") from error
 
     return Published(address, lifespan=KEYS_MAX_AGE.total_seconds(), timeout=KEYS_TIMEOUT)
 
@@ -318,7 +320,7 @@ class AssistantPolicy(Value):
         real = [Path(os.path.realpath(root.expanduser())) for root in (*settings.mcp_roots, *roots)]
         for root in real:
             if not root.is_dir():
-                raise BadInput(f"{root} is not a folder: give a folder that documents may be read from, or none")
+                raise BadInput(f"{root} is not a folder: WAYSTATION_MCP_ROOTS and --root take only existing folders")
         return cls(
             name=settings.mcp_client,
             tenant=settings.tenant,
@@ -347,7 +349,7 @@ class AssistantPolicy(Value):
         """
         if beyond := [name for name in wanted or () if name not in {DEFAULT_SERVERS, *self.servers}]:
             raise BadInput(
-                f"{self.name} may not name the tool server {beyond[0]!r}: it may name "
+                f"{self.name} may not name the tool server {beyond[0]!r}; allowed: "
                 f"{', '.join((DEFAULT_SERVERS, *self.servers))} (WAYSTATION_MCP_SERVERS)"
             )
         return (DEFAULT_SERVERS,) if wanted is None else tuple(dict.fromkeys(wanted))
@@ -368,8 +370,8 @@ class AssistantPolicy(Value):
                 return found
         listed = ", ".join(map(str, self.roots))
         raise BadInput(
-            f"{sanitize_line(written)!r} is not a file or folder that may be read below {listed}: give a path there, "
-            "or the text itself"
+            f"{sanitize_line(written)!r} is not a file or folder that may be read below {listed}: give a path "
+            "below one of these folders, or the text itself"
         )
 
 

@@ -115,8 +115,8 @@ def _at_once(given: Any) -> Any:
     if isinstance(given, list | tuple) and (count := len(cast("Sequence[object]", given))) > MAX_REQUEST_DOCUMENTS:
         raise ValueError(
             f"{count:,} documents are too many for one request (maximum {MAX_REQUEST_DOCUMENTS:,}): send fewer, or use "
-            f"`waystation submit --docs FOLDER` next to the store, which takes {MAX_TASK_DOCUMENTS:,}. An assistant "
-            "can send the path of the folder"
+            f"`waystation submit --docs FOLDER`, which takes {MAX_TASK_DOCUMENTS:,}, on a machine that can open the "
+            "store. An assistant can send the path of the folder"
         )
     return cast("object", given)
 
@@ -187,7 +187,7 @@ class NewPlan(EagerValue):
     request_id: str | None = Field(
         default=None,
         max_length=200,
-        description="Id of the request that you looked at: the plan is refused if it was answered meanwhile.",
+        description="Id of the request that you looked at. If that request has been answered, the plan is refused.",
     )
     by: ByField = ""
     note: NoteField = ""
@@ -202,7 +202,9 @@ class NewSchedule(EagerValue):
     )
     cron: str = Field(min_length=1, max_length=200, description="Times of the runs: `0 7 * * 1` for Mondays at 07:00.")
     zone: str = Field(default="UTC", min_length=1, max_length=100, description="Time zone, like Europe/Oslo.")
-    budget: str | None = Field(default=None, max_length=60, description="Budget of each run; default: the setting.")
+    budget: str | None = Field(
+        default=None, max_length=60, description="Budget of each run; default: the setting of the workers."
+    )
     mode: BudgetMode | None = Field(
         default=None, description="What happens when the budget of a run is spent; default: the setting of the workers."
     )
@@ -213,7 +215,9 @@ class NewSchedule(EagerValue):
         default=None, min_length=1, max_length=200, description="Session of the tasks; default: a new one."
     )
     name: str | None = Field(
-        default=None, max_length=60, description="Name of lower-case letters, digits and hyphens; default: made."
+        default=None,
+        max_length=60,
+        description="Name of the schedule: lower-case letters, digits and hyphens; default: a generated name.",
     )
     overlap: Overlap = Field(default="skip", description="What happens if a run is in progress.")
     instructions: str = Field(default="", max_length=100_000, description="Instructions for the agents.")
@@ -275,7 +279,7 @@ class SessionLimit(EagerValue):
 class ForgetSessionRequest(EagerValue):
     """An order to delete the tasks of a session from memory, or everything that they have."""
 
-    confirm: str = Field(max_length=200, description="The name of the session again.")
+    confirm: str = Field(max_length=200, description="Name of the session, repeated to confirm the deletion.")
     everything: bool = Field(
         default=False,
         description="Also delete questions, documents, transcripts, reports and histories, not only memory.",
@@ -302,9 +306,9 @@ def format_body_fault(kind: str, message: str, place: Sequence[int | str]) -> st
     """Format pydantic's message about a body in our words; for a value of another type, say which type is expected."""
     named = next((part for part in place if part in _SHAPES), None)
     if named is not None and (kind in _KINDS or (kind == "string_type" and place[-1] != "text")):
-        return f"{named} is a list of {_SHAPES[str(named)]}"
+        return f"{named} must be a list of {_SHAPES[str(named)]}"
     if kind in {"model_attributes_type", "json_invalid"}:
-        return "it should be an object in JSON, with fields by name"
+        return "it should be a JSON object with named fields"
     if kind == "json_type":
         return "it should be JSON"
     return replace_control_characters(describe_fault(kind, message))
@@ -488,7 +492,7 @@ async def forget_session(client: Client, session: str, order: ForgetSessionReque
     Raises InvalidFieldError for another name in `confirm`; as `Client.forget_session`.
     """
     if order.confirm != session:
-        raise InvalidFieldError("confirm", f"type {sanitize_line(session)} to confirm that it is this session")
+        raise InvalidFieldError("confirm", f"type {sanitize_line(session)} to confirm that you mean this session")
     return await client.forget_session(session, everything=order.everything)
 
 
@@ -567,7 +571,7 @@ def resolve_schedule_paths(
     """
     paths = [Path(one).expanduser() for one in written]
     if relative := next((one for one in paths if not one.is_absolute()), None):
-        words = f"give a whole path, like /srv/contracts, not {sanitize_line(str(relative))!r}"
+        words = f"give an absolute path, like /srv/contracts, not {sanitize_line(str(relative))!r}"
         raise InvalidFieldError("paths", words)
     if not principal.proof:
         return tuple(map(str, paths))
@@ -579,7 +583,7 @@ def resolve_schedule_paths(
             listed = ", ".join(map(str, roots))
             raise InvalidFieldError(
                 "paths",
-                f"with a key, {sanitize_line(str(path))!r} may not be read"
+                f"callers with a key or token may not read {sanitize_line(str(path))!r}"
                 + (f": give a file or folder below {listed}" if listed else ": this server releases no folder")
                 + " (WAYSTATION_MCP_ROOTS)",
             )
@@ -782,7 +786,7 @@ def _of_tenant(request: TaskRequest, principal: Principal) -> TaskRequest:
     whose that is.
     """
     if request.forked_from is not None or request.since is not None:
-        raise BadInput("a request cannot set forked_from or since: fork the task, or continue its session")
+        raise BadInput("a request cannot set the fields forked_from and since: fork the task, or continue its session")
     return request.replace(tenant=principal.tenant)
 
 
@@ -790,7 +794,7 @@ async def _same(client: Client, row: TaskRow, principal: Principal) -> TaskRow:
     """Prepare the row again: a caller could have changed it. Raises BadInput if its configuration differs by now."""
     made = await client.prepare_task(_of_tenant(row.request, principal))
     if made.config != row.config:
-        raise BadInput("the configuration of this task has changed since it was shown: submit it again")
+        raise BadInput("the configuration of this task has changed since it was shown: submit the task again")
     return made
 
 

@@ -36,7 +36,7 @@ def build_cron(every: str, at: str) -> str:
     """Return the cron expression of a day in the form and a time like `07:30`. Raises InvalidFieldError."""
     days = _DAYS_AND_WEEKDAYS.get(every)
     if days is None:
-        raise InvalidFieldError("every", "choose the days on which it runs")
+        raise InvalidFieldError("every", "choose the days on which the schedule runs")
     moment = _parse_time(at)
     if moment is None:
         raise InvalidFieldError("at", "give a time from 00:00 to 23:59, like 07:30")

@@ -160,7 +160,7 @@ class ReportLinkStore:
             return ()
         except (OSError, ValidationError) as error:
             raise BadInput(
-                f"{self.path} is not a readable file of report links: restore a copy, or remove it"
+                f"{self.path} is not a readable file of report links: restore it from a copy, or remove it"
             ) from error
         return self._read[1]
 

@@ -77,7 +77,7 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
     if asked.action is not None:
         return (
             ("if approved", "the tool is called once, with exactly these arguments"),
-            ("if denied", f"{asked.agent} continues without it, and reads your note"),
+            ("if denied", f"{asked.agent} continues without the call, and reads your note"),
             ("not shown", format_hidden_call_hint(one.task_id, asked.agent, asked.action)),
         )
     rows = [("spent so far", format_amount(asked.spent))]

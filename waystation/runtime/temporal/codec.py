@@ -119,7 +119,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         )
         return (
             f"a payload in Temporal is encrypted with key {key_id!r}, and {there}: set WAYSTATION_KEY to the "
-            "key that it was written with, or add that key to WAYSTATION_PREVIOUS_KEYS"
+            "key of the payload, or add that key to WAYSTATION_PREVIOUS_KEYS"
         )
 
 

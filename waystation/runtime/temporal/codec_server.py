@@ -94,7 +94,11 @@ class CodecServer:
             if request.method == "OPTIONS":
                 return web.Response(status=NO_CONTENT, headers=allowed)
             if not self.access.is_valid_token(request.headers.get("Authorization", "")):
-                raise _Refused(UNAUTHORIZED, "a token is needed: Authorization: Bearer with WAYSTATION_CODEC_TOKEN")
+                raise _Refused(
+                    UNAUTHORIZED,
+                    "a token is needed: send the header `Authorization: Bearer TOKEN`, with TOKEN from "
+                    "WAYSTATION_CODEC_TOKEN",
+                )
             coded = await self._coding(request)(list((await _payloads(request)).payloads))
         except _Refused as refused:
             return web.json_response({"message": str(refused)}, status=refused.status, headers=allowed)

@@ -98,13 +98,12 @@ class TemporalTarget(NamedTuple):
     @property
     def access_denied_error(self) -> Unreachable:
         """The error for a server that answers but denies access."""
-        sent = (
-            "TEMPORAL_API_KEY" if self.has_api_key else "no API key was sent: TEMPORAL_API_KEY or a client certificate"
+        step = (
+            "check TEMPORAL_API_KEY, the permissions of the key, and TEMPORAL_NAMESPACE"
+            if self.has_api_key
+            else "no API key was sent. Set TEMPORAL_API_KEY or a client certificate, and check TEMPORAL_NAMESPACE"
         )
-        return Unreachable(
-            f"the Temporal server at {self.address} denies access to namespace {self.namespace}: check "
-            f"{sent}, its permissions, and TEMPORAL_NAMESPACE"
-        )
+        return Unreachable(f"the Temporal server at {self.address} denies access to namespace {self.namespace}: {step}")
 
 
 class ServerSettings(Protocol):

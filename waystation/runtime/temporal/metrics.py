@@ -26,7 +26,9 @@ from waystation.models.ports import CallKind
 from waystation.privacy.policy import TextDestination
 
 SECONDS_BETWEEN = 60.0
-SERVER_AWAY_MESSAGE = "the Temporal server does not answer. The worker tries again, and work continues when it does"
+SERVER_AWAY_MESSAGE = (
+    "the Temporal server does not answer. The worker tries again, and continues when the server answers"
+)
 _RETRIES = "temporalio_client::retry"
 
 

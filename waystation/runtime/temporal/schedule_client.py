@@ -89,7 +89,7 @@ class TemporalScheduleClient:
             raise InvalidFieldError(
                 "name",
                 "a schedule with this name, or with the same question about the same files, exists already: give "
-                "another name, or remove that one first",
+                "another name, or remove the existing schedule first",
             ) from None
         except RPCError as error:
             if error.status != RPCStatusCode.INVALID_ARGUMENT:

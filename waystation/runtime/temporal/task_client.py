@@ -44,6 +44,7 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput, Busy, Unreachable, WaystationError
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
+from waystation.runtime.temporal.action_counts import count_temporal_actions
 from waystation.runtime.temporal.codec import is_encryption_enabled
 from waystation.runtime.temporal.connect import (
     REFUSED,
@@ -63,6 +64,7 @@ from waystation.tasks.approvals import (
 )
 from waystation.tasks.continuation import TaskRewind
 from waystation.tasks.details import build_limit_fields
+from waystation.tasks.progress import TemporalActionCounts
 from waystation.tasks.session import REFUSAL_PREFIX, SessionWorkflowInput, SubmissionResult
 from waystation.tasks.signals import ENDED, UpdateResult
 from waystation.tasks.task import TaskPhase, TaskProgress
@@ -363,8 +365,8 @@ class TemporalTaskClient:
                 return SubmissionResult(task_id=task.task_id, state="running")
             raise Unreachable(
                 f"no answer in {patience.total_seconds():.0f} s: it is unknown whether {task.task_id} was "
-                "accepted. `waystation status` shows whether workers run. It is safe to submit it again with the "
-                "same request id"
+                "accepted. `waystation status` shows whether workers run. It is safe to submit the task again with "
+                "the same request id"
             ) from error
 
     async def signal_session(self, start: SessionWorkflowInput, name: str, message: object) -> None:
@@ -601,6 +603,11 @@ class TemporalTaskClient:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return ()
             raise
+
+    async def count_actions(self, task_id: str) -> TemporalActionCounts | None:
+        """Count the Temporal actions of a task; None if the server no longer has its history."""
+        async with self._answering():
+            return await count_temporal_actions(self._client, task_id)
 
     async def cancel(self, task_id: str) -> None:
         """Ask the task to stop. Raises BadInput if the task does not run."""
