@@ -56,9 +56,9 @@ _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 
 class AsyncWaystation:
-    """The tasks of one tenant, asynchronously.
+    """Asynchronous client for the tasks of one tenant.
 
-    Every method raises BadInput, UnknownTask and Unreachable, as commands do.
+    Every method can raise BadInput, UnknownTask and Unreachable.
     """
 
     def __init__(
@@ -161,7 +161,10 @@ class AsyncWaystation:
     async def tasks(
         self, *, session: str | None = None, phases: Sequence[TaskPhase | str] = (), text: str = "", maximum: int = 50
     ) -> ValueRows[TaskView]:
-        """Return the newest tasks, or all tasks of a session, in these phases, or with this text in their titles."""
+        """Return the newest tasks, at most `maximum`; with `session`, only tasks of that session.
+
+        With `phases` or `text`, return all tasks that are in one of these phases and have this text in their titles.
+        """
         wanted = _valid(TaskFilter, session=session, phases=_phases(phases), text=text)
         return ValueRows(await self._get_client().list_tasks(wanted, maximum), TaskFrameRow.from_view)
 
@@ -170,8 +173,8 @@ class AsyncWaystation:
     ) -> TaskView:
         """Wait until a task is over, and return it.
 
-        Also returns, with the task as it is then, after `seconds`, or when the task pauses for an answer (unless
-        `through_pauses` is true). Keeps trying for up to a minute if the server cannot be reached.
+        The method also returns after `seconds`, or when the task pauses for an answer (unless `through_pauses` is
+        true); the task is then not over. If the server cannot be reached, the method keeps trying for up to a minute.
         """
         task_id, seen, clock = await self._id(task), None, asyncio.get_running_loop().time
         away_since: float | None = None
@@ -196,7 +199,7 @@ class AsyncWaystation:
         return seen or await self.task(task_id)
 
     async def report(self, task: TaskView | str, version: int | None = None) -> Report:
-        """Return the newest report of a task, or this version of it."""
+        """Return the newest report of a task, or the given version of the report."""
         return Report.from_view(await self._get_client().load_report(await self._id(task), version))
 
     async def bill(self, task: TaskView | str) -> ValueRows[CostLineView]:
@@ -208,7 +211,7 @@ class AsyncWaystation:
         return ValueRows((await self._get_client().get_transcript(await self._id(task), agent)).messages)
 
     async def approvals(self, task: TaskView | str | None = None) -> ValueRows[PendingApproval]:
-        """Return pending approval requests of all tasks or of one, the most urgent first."""
+        """Return pending approval requests of all tasks, or of one task. The most urgent request comes first."""
         client, meant = self._get_client(), None if task is None else await self._id(task)
         return ValueRows(
             [one for one in await client.list_approvals() if meant in {None, one.task_id}],
@@ -223,7 +226,7 @@ class AsyncWaystation:
         by: str | None = None,
         note: str = "",
     ) -> str:
-        """Approve a request, or the only pending one of a task.
+        """Approve a request, or the only pending request of a task.
 
         Args:
             asked: The request, or its task.
@@ -232,7 +235,7 @@ class AsyncWaystation:
             note: Remark that is stored with the approval.
 
         Returns:
-            A sentence on what became of the answer.
+            A sentence that says what the answer did.
         """
         task_id, request_id = await self._asked(asked)
         amount = None if add is None else parse_grant(str(add))
@@ -248,7 +251,7 @@ class AsyncWaystation:
         by: str | None = None,
         note: str = "",
     ) -> str:
-        """Deny a request, or the only pending one of a task. Returns a sentence on what became of the answer."""
+        """Deny a request, or the only pending request of a task. Returns a sentence that says what the answer did."""
         task_id, request_id = await self._asked(asked)
         client = self._get_client()
         answer = await client.deny(task_id, request_id=request_id, finish=finish, by=by or getuser(), note=note)
@@ -261,20 +264,20 @@ class AsyncWaystation:
     async def deliver(self, task: TaskView | str, *, by: str | None = None, note: str = "") -> str:
         """End a task with a report of what it has.
 
-        Its open requests are denied, and running agents are asked to submit their results. The report is marked
-        partial. Returns a sentence on what became of the order.
+        Open requests of the task are denied, and running agents are asked to submit their results. The report is
+        marked partial. Returns a sentence that says whether the task accepted this.
         """
         result = await self._get_client().deliver(await self._id(task), by=by or getuser(), note=note)
         return _told(result.answer)
 
     async def cancel(self, task: TaskView | str) -> TaskView:
-        """Ask a task to stop. One that is over stays as it is."""
+        """Ask a task to stop. A task that is over stays as it is."""
         task_id = await self._id(task)
         await self._get_client().cancel(task_id)
         return await self.task(task_id)
 
     async def fork(self, task: TaskView | str, step: str, *, budget: str | None = None) -> TaskView:
-        """Start a new task from the finished work of one that is over.
+        """Start a new task from the finished steps of a task that is over.
 
         `step` and all steps that depend on it run again.
         """
@@ -283,13 +286,13 @@ class AsyncWaystation:
         return await self.task((await self._get_client().fork(await self._id(task), wish)).task_id)
 
     async def sessions(self) -> ValueRows[SessionView]:
-        """Return sessions with the total spending of their tasks, those with the newest tasks first."""
+        """Return sessions with the total spending of their tasks. The session with the newest task comes first."""
         return ValueRows(tuple(map(SessionView.from_summary, await self._get_client().list_sessions())))
 
     async def spending(
         self, since: date | None = None, until: date | None = None, *, session: str | None = None
     ) -> ValueRows[SpendingLineView]:
-        """Return spending by day, task, role and model, for the last thirty days or for these (UTC)."""
+        """Return spending by day, task, role and model, from `since` to `until` (UTC; default: the last 30 days)."""
         days = DayRange.resolve(since, until, utc_now().date())
         return ValueRows(SpendingView.from_report(await self._get_client().get_spending(days, session), "model").lines)
 

@@ -9,7 +9,7 @@ from waystation.workflows.options import CONTEXT, UPGRADE, is_continue_as_new_du
 
 @workflow.defn(name="Remember")
 class IndexDocumentsWorkflow:
-    """Index the documents slice by slice.
+    """Indexes the documents of a task into memory, slice by slice.
 
     The history holds references and numbers only; the result is the final state.
     """

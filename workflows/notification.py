@@ -10,7 +10,7 @@ from waystation.workflows.options import NOTIFICATION, with_summary
 
 @workflow.defn(name=NOTIFICATION_WORKFLOW)
 class NotificationWorkflow:
-    """One notification, retried for a day. Its failure is visible in the Temporal UI only."""
+    """Delivers one notification, and retries for a day. Only the Temporal UI shows a failed delivery."""
 
     @workflow.run
     async def run(self, notice: Notification) -> None:

@@ -22,7 +22,7 @@ from waystation.workflows.options import CONTEXT, SHORT, with_summary
 
 @workflow.defn(name=ERASE_WORKFLOW)
 class ErasePersonWorkflow:
-    """One erasure of a person. The history and the receipt hold placeholders and numbers, never the value."""
+    """Erases one person. The history and the result hold placeholders and numbers, never the value that is erased."""
 
     @workflow.run
     async def run(self, order: PersonErasureOrder) -> ErasureResult:
@@ -69,7 +69,7 @@ async def _without_histories(order: PersonErasureOrder) -> int:
 
 @workflow.defn(name=FORGET_WORKFLOW)
 class ForgetTasksWorkflow:
-    """One order to forget tasks. Its history is the audit: who ordered it, and how much of each kind was deleted."""
+    """Forgets the tasks of one order. The history records who gave the order, and how much of each kind was deleted."""
 
     @workflow.run
     async def run(self, order: ForgetOrder) -> ErasureReceipt:
@@ -98,7 +98,7 @@ RETENTION_INTERVAL = timedelta(days=1)
 
 @workflow.defn(name=RETENTION_WORKFLOW)
 class RetentionWorkflow:
-    """Daily look for expired tasks. The worker logs the numbers; each order has its own workflow."""
+    """Looks once a day for tasks whose retention has ended, and deletes them by `Forget` workflows."""
 
     @workflow.run
     async def run(self) -> None:

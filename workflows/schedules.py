@@ -47,7 +47,7 @@ FAILED = "ScheduledRunFailed"
 
 @workflow.defn(name=SCHEDULED_RUN_WORKFLOW)
 class ScheduledRunWorkflow:
-    """One scheduled run. The history holds references and numbers only."""
+    """One run of a schedule. The history holds only references and numbers."""
 
     def __init__(self) -> None:
         self._answer: AdmissionAnswer | None = None

@@ -67,7 +67,7 @@ async def find_ended_tasks(*task_ids: str) -> tuple[TaskSettlement, ...]:
 
 @workflow.defn(name=SESSION_WORKFLOW)
 class SessionWorkflow:
-    """An ongoing line of work. Tasks are children that outlive its continue-as-new and signal it by its ID."""
+    """A group of tasks. They are child workflows, outlive the session's continue-as-new and signal it by its ID."""
 
     @workflow.init
     def __init__(self, start: SessionWorkflowInput) -> None:

@@ -134,7 +134,7 @@ class SubagentWorkflowInput(Value):
 
 @workflow.defn(name=SUBAGENT_WORKFLOW)
 class SubagentWorkflow:
-    """Runs until it needs its task: for budget, for subagents of its own, or because it has delivered.
+    """Runs a subagent until it needs its task: for budget, for subagents of its own, or because it has delivered.
 
     It makes no decisions: budgets and answers live in the task only, which starts this workflow again with the run as
     it is then. A paused subagent is therefore no workflow at all.

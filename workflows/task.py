@@ -345,7 +345,7 @@ async def _state_to_go_on_from(start: TaskWorkflowInput) -> TaskState | None:
 @workflow.defn(name="Task")
 @with_task_messages
 class TaskWorkflow:
-    """One question that ends in a report."""
+    """Runs one task: a question that ends in a report."""
 
     @workflow.init
     def __init__(self, start: TaskWorkflowInput) -> None:

@@ -14,8 +14,8 @@ from waystation.kernel import errors
 INTRODUCTION = """
 `from waystation import Waystation, AsyncWaystation, errors`. docs/how-to/use-from-python.md has examples.
 
-`Waystation` has the methods of `AsyncWaystation` and blocks until each is done. Amounts are written as in commands:
-`200k`, `$2.00`, `600k+$2.00`.
+`Waystation` has the same methods as `AsyncWaystation`, but each of them blocks until it is done. Amounts are written as
+in commands: `200k`, `$2.00`, `600k+$2.00`.
 """
 SECTION = re.compile(r"^(Args|Returns|Raises):\n", re.MULTILINE)
 ITEM = re.compile(r"^    (?P<name>[\w*, ]+): ", re.MULTILINE)

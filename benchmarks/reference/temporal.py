@@ -21,15 +21,16 @@ from waystation.workers import queues as worker_queues
 from waystation.workflows.options import ACCOUNT, ADMISSION, LEG, NOTIFICATION, REPORT, SHORT
 
 INTRODUCTION = """
-The names that the Temporal server and its UI show. [For Temporal users](../temporal.md) explains how they work
-together.
+This page lists the names that the Temporal server and its UI show. [For Temporal users](../temporal.md) explains how
+workflows, messages and activities work together.
 
-A signal and an Update of the same name take the same JSON.
+If a signal and an Update have the same name, both take the same JSON.
 """
 ACTIVITIES = """
-The task queue is `waystation-` and the name in the second column. A leg of a role of your own appears as the activity
-that the role names, by default `RunResearchAgent`. No workflow starts `SearchMemory` and `CountPassages`: a command
-starts them as [standalone activities](../temporal.md#standalone-activities).
+The name of an activity's task queue is `waystation-` followed by the name in the second column. A leg of a role that
+you have added appears as the activity that the role names, by default `RunResearchAgent`. No workflow starts
+`SearchMemory` and `CountPassages`: a command starts them as
+[standalone activities](../temporal.md#standalone-activities).
 """
 OPTIONS: Mapping[str, ActivityConfig] = {
     "legs of agents, planning, compaction": LEG,

@@ -22,11 +22,11 @@ class ValueRows(Sequence[_RowT], Generic[_RowT]):
     """Values that print as a table and convert to a data frame."""
 
     def __init__(self, rows: Sequence[_RowT], to_row: Callable[[_RowT], Value] | None = None) -> None:
-        """Keep the values.
+        """Create rows from values.
 
         Args:
             rows: The values.
-            to_row: What a value shows in a table or a data frame. Default: all of its fields.
+            to_row: Returns what a table or a data frame shows of a value. Default: all fields of the value.
         """
         self._rows, self._to_row = tuple(rows), to_row
 
