@@ -389,6 +389,7 @@ class RateLimiter:
 
 
 def _sum(amounts: Iterable[RateLimitAmount]) -> RateLimitAmount:
+    """Add up many amounts, without a validated value for each intermediate sum."""
     requests = input_tokens = output_tokens = 0.0
     for one in amounts:
         requests, input_tokens = requests + one.requests, input_tokens + one.input_tokens
