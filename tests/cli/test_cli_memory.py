@@ -241,7 +241,7 @@ def test_memory_that_has_lost_passages_says_so_and_gets_them_back(
     asyncio.run(commit(COUNT))
     assert (
         json.loads(printed(["memory", "status", "--json"], capsys)[1])["finding"]
-        == "memory does not exist yet; the first worker creates it"
+        == "memory does not exist yet (the first worker creates it)"
     )
     asyncio.run(bring_in())
     assert memory_finding(capsys) == ("", True)
@@ -312,7 +312,7 @@ def test_doctor_looks_into_the_embedded_memory(capsys: pytest.CaptureFixture[str
 
 def test_a_look_at_memory_makes_none(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     code, out, _ = printed(["memory", "status"], capsys)
-    assert (code, out.splitlines()[-1]) == (0, "memory does not exist yet; the first worker creates it")
+    assert (code, out.splitlines()[-1]) == (0, "memory does not exist yet (the first worker creates it)")
     assert not (home / "memory").exists()
 
 

@@ -281,7 +281,7 @@ async def test_sources_and_what_was_not_used_are_listed_without_private_values(
     assert report.split("## Not used")[1].split("## Appendix")[0] == snapshot("""\
 
 
-Submitted with the documents, but not readable:
+Files and parts of files that were submitted, but left out:
 
 - <SECRET_0123456789ab>.doc: an old Word file; save it as .docx
 

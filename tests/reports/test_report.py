@@ -293,7 +293,7 @@ def test_what_was_not_used_is_listed_with_its_reasons_up_to_fifty() -> None:
     assert lines[:5] == [
         "## Not used",
         "",
-        "Submitted with the documents, but not readable:",
+        "Files and parts of files that were submitted, but left out:",
         "",
         "- 0.doc: an old Word file",
     ]

@@ -74,7 +74,7 @@ Whether the report answers the question was not judged.
 
 ## Not used
 
-Submitted with the documents, but not readable:
+Files and parts of files that were submitted, but left out:
 
 - picture.bin: it is no text
 """

@@ -167,7 +167,7 @@ def test_a_writer_that_cannot_go_on_leaves_the_report_whole() -> None:
     stopped = state.with_run(state.runs["writing"].finish_partial("a person denied it more"))
     again = finish_report_repair(stopped)
     assert (stopped.final_phase, again.final_phase) == ("partial", "done")
-    assert again.notes[-1] == "The faults that the review found were not corrected: a person denied it more."
+    assert again.notes[-1] == "The writer did not correct the faults that the review found: a person denied it more."
     twice = OVERSEEN.replace(reviews=2)
     assert not build_review_request(again, twice).may_send_back
 

@@ -378,7 +378,7 @@ async def _memory(settings: Settings) -> CheckResult:
         rest = "; set WAYSTATION_QDRANT_GRPC_PORT=0 to use only REST" if server.grpc_port else ""
         finding = f"{server.name} {classify_failure(error)}: tasks continue, and passages wait in the store{rest}"
         return CheckResult(name="memory", ok=False, finding=finding, needed=False, reachable=False)
-    state = "exists" if there else "does not exist yet; the first worker creates it"
+    state = "exists" if there else "does not exist yet (the first worker creates it)"
     lost = await describe_lost_passages(settings)
     finding = lost or f"{server.name} answers; collection {server.collection} {state}"
     return CheckResult(name="memory", ok=not lost, finding=finding, needed=not lost)
@@ -552,6 +552,6 @@ def _workers(unattended: Sequence[str]) -> CheckResult:
     polled = ", ".join(queue for queue in QUEUES if queue not in unattended) or "no queue"
     start = "worker" if has_server_in_environment() else "up"
     finding = f"polling {polled}" + (
-        f"; no worker polls {', '.join(unattended)}: run `waystation {start}`" if unattended else ""
+        f"; no worker polls the queues {', '.join(unattended)}: run `waystation {start}`" if unattended else ""
     )
     return CheckResult(name="workers", ok=not unattended, finding=finding, reachable=False)

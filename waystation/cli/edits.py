@@ -119,7 +119,7 @@ async def _which(task: str, agent: str) -> str:
     if not made:
         return f"{agent} has no compaction to undo: `waystation show {view.task_id}` lists all compactions"
     there = "; ".join(map(format_compaction, made))
-    return f"choose a compaction to undo, as in `{format_restore_command(view.task_id, made[-1])}`: {there}"
+    return f"choose a compaction to undo: {there}. For example: `{format_restore_command(view.task_id, made[-1])}`"
 
 
 @app.command()

@@ -353,7 +353,9 @@ async def warn_if_unattended(client: Client) -> None:
 async def require_workers(client: Client) -> None:
     """Raise Unreachable if no worker would carry out an order, or there is no server."""
     if unattended := await client.list_unattended_queues():
-        raise Unreachable(f"no worker polls {', '.join(unattended)}: start one (`waystation up`), then try again")
+        raise Unreachable(
+            f"no worker polls the queues {', '.join(unattended)}: start a worker (`waystation up`), then try again"
+        )
 
 
 async def watch_and_print_result(

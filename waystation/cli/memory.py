@@ -373,4 +373,4 @@ async def _points(settings: Settings, store: SqlStore, embedder: Embedder) -> tu
         found = await load_passage_counts(settings, store, embedder)
     except (BadInput, MemoryUnavailable, Unreachable) as error:
         return None, str(error)
-    return found.points, found.loss_note or ("" if there else "memory does not exist yet; the first worker creates it")
+    return found.points, found.loss_note or ("" if there else "memory does not exist yet (the first worker creates it)")

@@ -386,7 +386,12 @@ def _text(found: StatusJson) -> str:
         rows += [("Codec for the UI", f"{found.codec_endpoint} (private link)")]
     if found.server_answers:
         queues = ", ".join(found.unattended_queues)
-        rows += [("Workers", f"no worker polls {queues}; start `waystation worker`" if queues else "poll every queue")]
+        rows += [
+            (
+                "Workers",
+                f"no worker polls the queues {queues}: run `waystation worker`" if queues else "poll every queue",
+            )
+        ]
         rows += [("Waiting requests", f"{found.waiting_approvals or 0} (`waystation approvals`)")]
     rows += [("Home folder", found.home)]
     rows += [("Model", "built-in offline model" if found.offline else "the models in the settings; default: Claude")]

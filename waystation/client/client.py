@@ -183,7 +183,9 @@ class Client:
 
         task_ids = await select_task_ids(self, self._settings, TaskSelection(session=session))
         if unattended := await self.list_unattended_queues():
-            raise Unreachable(f"no worker polls {', '.join(unattended)}: start one (`waystation up`), then try again")
+            raise Unreachable(
+                f"no worker polls the queues {', '.join(unattended)}: start a worker (`waystation up`), then try again"
+            )
         return await forget_selected_tasks(self._settings, task_ids, everything=everything)
 
     async def prepare_task(self, request: TaskRequest) -> TaskRow:

@@ -305,7 +305,9 @@ class DirectWebPageFetcher:
     def _check_domain(self, address: WebAddress, asked: WebAddress) -> None:
         domains = self._terms.domains
         if domains.is_denied(address.host):
-            raise WebPageUnreadableError(f"Pages of {address.host} are not allowed here", "Use another source.")
+            raise WebPageUnreadableError(
+                f"The settings do not let agents read pages of {address.host}", "Use another source."
+            )
         if not is_host_or_subdomain(asked.host, address.host) and not domains.is_allowed(address.host):
             raise WebPageUnreadableError(
                 f"{asked.host} redirects to another site", f"To read that site, fetch {address.url} itself."

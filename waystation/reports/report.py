@@ -290,7 +290,7 @@ def render_skipped_section(left_out: Sequence[SkippedItem]) -> str:
     lines = [" ".join(f"- {item.name}: {item.reason}".split()) for item in left_out[:MAX_SKIPPED_LINES]]
     if len(left_out) > MAX_SKIPPED_LINES:
         lines.append(f"- and {len(left_out) - MAX_SKIPPED_LINES:,} more")
-    return "\n".join([NOT_USED, "", "Submitted with the documents, but not readable:", "", *lines])
+    return "\n".join([NOT_USED, "", "Files and parts of files that were submitted, but left out:", "", *lines])
 
 
 def render_unindexed_section(left_out: UnindexedDocuments | None) -> str:

@@ -188,7 +188,7 @@ def finish_report_repair(state: TaskState) -> TaskState:
     run = _writer(state)
     if not run.partial:
         return state.replace(oversight=oversight.replace(fixing_faults=False))
-    note = f"The faults that the review found were not corrected: {run.reason}."
+    note = f"The writer did not correct the faults that the review found: {run.reason}."
     whole = run.replace(partial=False, reason="")
     return state.replace(
         runs={**state.runs, run.run.step_id: whole},

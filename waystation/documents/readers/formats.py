@@ -111,7 +111,7 @@ def extract_epub(archive: ZipFile) -> ExtractionResult:
         raise UnreadableFileError(left_out[0].reason)
     read = {name for name, _ in spine}
     beside = [name for name, kind in items.values() if kind in _CHAPTERS and name not in read]
-    left_out += [SkippedItem(name=name, reason="in the book, but not in its reading order") for name in beside]
+    left_out += [SkippedItem(name=name, reason="not part of the book's reading order") for name in beside]
     return ExtractionResult(parts, left_out)
 
 

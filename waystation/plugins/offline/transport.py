@@ -36,7 +36,10 @@ from waystation.plugins.offline.summary import build_summary_response
 
 WINDOW = 200_000
 MAX_OUTPUT = 8_192
-WITHOUT_WORK = "No LLM is configured, and the built-in model has nothing to say without the tools of an agent."
+WITHOUT_WORK = (
+    "No LLM is configured. The built-in model answers only requests of Waystation's agents. For other requests, configure "
+    "an LLM."
+)
 
 _WORK = {
     "submit_plan": build_plan_turn,
