@@ -54,12 +54,12 @@ async def refused_by_rules(
         (
             "http://two.example/",
             DomainPolicy(allow=("*",), deny=("two.example",)),
-            "Pages of two.example are not allowed here",
+            "The settings do not let agents read pages of two.example",
         ),
         (
             "http://a.one.example/",
             DomainPolicy(deny=("a.one.example",)),
-            "Pages of a.one.example are not allowed here",
+            "The settings do not let agents read pages of a.one.example",
         ),
         ("file:///etc/passwd", DomainPolicy(), "Only http and https can be fetched"),
         ("ftp://one.example/", DomainPolicy(), "Only http and https can be fetched"),

@@ -219,6 +219,8 @@ async def test_requests_to_one_host_come_one_after_another_with_a_pause(
 async def test_a_denied_domain_is_not_even_asked_for_its_rules(page_reader: SubprocessWebTextExtractor) -> None:
     async with run_site({"/": respond_with("text")}) as site:
         async with open_fetcher(page_reader, domains=DomainPolicy(allow=("*",), deny=("127.0.0.1",))) as web_pages:
-            with pytest.raises(WebPageUnreadableError, match=r"^Pages of 127.0.0.1 are not allowed here"):
+            with pytest.raises(
+                WebPageUnreadableError, match=r"^The settings do not let agents read pages of 127.0.0.1"
+            ):
                 await web_pages.fetch(site.url("/"))
         assert site.visits == []

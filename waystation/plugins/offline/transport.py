@@ -37,8 +37,8 @@ from waystation.plugins.offline.summary import build_summary_response
 WINDOW = 200_000
 MAX_OUTPUT = 8_192
 WITHOUT_WORK = (
-    "No LLM is configured. The built-in model answers only requests of Waystation's agents. For other requests, configure "
-    "an LLM."
+    "No LLM is configured. The built-in model answers only requests of Waystation's agents. "
+    "For other requests, configure an LLM."
 )
 
 _WORK = {
