@@ -264,7 +264,11 @@ async def test_an_amount_that_cannot_be_granted_is_said_at_the_amount_with_note_
     [
         ("tokens are requested: say how many, like `--add 50k`, or `tokens` in a signal", "add"),
         ("the task's budget is in tokens alone: give tokens, and no dollars", "add"),
-        ("the grant would raise the task's budget to 9 tokens, over its ceiling of 8 tokens: 1 tokens left", "add"),
+        (
+            "the grant would raise the task's budget to 9 tokens, over its ceiling of 8 tokens, which leaves 1 token "
+            "for grants",
+            "add",
+        ),
         ("writing-1 was already approved", ""),
     ],
 )

@@ -95,10 +95,10 @@ def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_t
 
 def test_a_deadline_that_passed_says_what_happens_now() -> None:
     assert render_mrkdwn(of(NotificationEvent.OVERDUE), None) == (
-        f"*`harbours-1` was not answered by its deadline: it still waits.* Its task is {TASK}. {ANSWER}"
+        f"*The request `harbours-1` was not answered by its deadline: it still waits.* Its task is {TASK}. {ANSWER}"
     )
     assert render_mrkdwn(of(NotificationEvent.EXPIRED), None) == (
-        "*`harbours-1` was not answered by its deadline: the agent delivers what it has.* "
+        "*The request `harbours-1` was not answered by its deadline: the agent delivers what it has.* "
         f"Its task is {TASK}. Its state: `waystation show task-0123456789abcdef`"
     )
 
@@ -107,7 +107,7 @@ def test_a_request_that_needs_no_answer_any_more_says_why() -> None:
     request = PENDING_APPROVAL.replace(decision="withdrawn", note=FREED_BUDGET_NOTE)
     told = render_mrkdwn(of(NotificationEvent.WITHDRAWN).replace(request=request), None)
     assert told == (
-        "*`harbours-1` no longer needs an answer: budget was released elsewhere, and the agent continues with it.* "
+        "*The request `harbours-1` no longer needs an answer: budget was released elsewhere, and the agent continues with it.* "
         f"Its task is {TASK}. Its state: `waystation show task-0123456789abcdef`"
     )
 
@@ -210,7 +210,7 @@ def test_events_of_a_schedule_name_it_with_the_reason_and_the_next_step() -> Non
     assert told == [
         f"*A run of the schedule `board-pack` failed.* {because}. State of the schedule: "
         f"`waystation schedule list`{page}",
-        "*A run of the schedule `board-pack` started no task, because the monthly budget is used up.* "
+        "*A run of the schedule `board-pack` started no task, because it could exceed the monthly budget.* "
         f"{because}.{page}",
         f"*The schedule `board-pack` is paused, because its runs failed.* {because}. Continue with "
         f"`waystation schedule resume board-pack`{page}",

@@ -249,11 +249,11 @@ async def approve_request(
         str,
         Field(
             max_length=60,
-            description="Amount to grant, such as 50k or $0.25; only if assistants may answer requests.",
+            description="Amount to grant, such as 50k or $0.25; used only if assistants may answer requests.",
         ),
     ] = "",
     note: Annotated[
-        str, Field(max_length=2_000, description="Note with the answer; only if assistants may answer requests.")
+        str, Field(max_length=2_000, description="Note with the answer; used only if assistants may answer requests.")
     ] = "",
 ) -> RequestOutcome:
     """Grant what a task asks for. If the client supports forms, the person sees one: ask no one beforehand."""
@@ -554,7 +554,7 @@ def _sentence(error: ToolError | ResourceError) -> str | None:
             | ToolError(__cause__=ValueError(__cause__=ValidationError() as faults))
         ):
             what = format_validation_faults(faults)
-            return f"the form was returned with invalid values, so nothing was granted: {what}"
+            return f"nothing was granted, because the form was returned with invalid values: {what}"
         case WaystationError() | ToolError() as known if not isinstance(known, UnexpectedToolError):
             return replace_control_characters(str(known))
         case _:
