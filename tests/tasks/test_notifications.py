@@ -107,8 +107,8 @@ def test_a_request_that_needs_no_answer_any_more_says_why() -> None:
     request = PENDING_APPROVAL.replace(decision="withdrawn", note=FREED_BUDGET_NOTE)
     told = render_mrkdwn(of(NotificationEvent.WITHDRAWN).replace(request=request), None)
     assert told == (
-        "*The request `harbours-1` no longer needs an answer: budget was released elsewhere, and the agent continues with it.* "
-        f"Its task is {TASK}. Its state: `waystation show task-0123456789abcdef`"
+        "*The request `harbours-1` no longer needs an answer: budget was released elsewhere, and the agent continues "
+        f"with it.* Its task is {TASK}. Its state: `waystation show task-0123456789abcdef`"
     )
 
 

@@ -261,7 +261,8 @@ def _event(notice: TaskNotification) -> str:
             f"Its task is {task}."
         )
     if request.about_plan and notice.event is NotificationEvent.EXPIRED:
-        what, then = ("plan", "the task ends") if request.requested.is_zero else ("revision", "the plan stays as it was")
+        first = request.requested.is_zero
+        what, then = ("plan", "the task ends") if first else ("revision of the plan", "the plan stays as it was")
         return f"*The {what} `{request.request_id}` was not approved by its deadline: {then}.* Its task is {task}."
     expired = "the agent delivers what it has" if request.action is None else "the agent continues without the call"
     outcome = "it still waits" if notice.event is NotificationEvent.OVERDUE else expired
