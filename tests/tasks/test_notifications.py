@@ -208,11 +208,11 @@ def test_events_of_a_schedule_name_it_with_the_reason_and_the_next_step() -> Non
     told = [render_mrkdwn(failed.replace(event=event), "https://w.example.org/schedules") for event in ScheduleEvent]
     because, page = failed.reason, " · <https://w.example.org/schedules|its page>"
     assert told == [
-        f"*A run of the schedule `board-pack` failed.* {because}. State of the schedule: "
+        f"*A run of the schedule `board-pack` failed:* {because}. State of the schedule: "
         f"`waystation schedule list`{page}",
-        "*A run of the schedule `board-pack` started no task, because it could exceed the monthly budget.* "
+        "*A run of the schedule `board-pack` started no task, because it could exceed the monthly budget:* "
         f"{because}.{page}",
-        f"*The schedule `board-pack` is paused, because its runs failed.* {because}. Continue with "
+        f"*The schedule `board-pack` is paused, because its runs failed:* {because}. Continue with "
         f"`waystation schedule resume board-pack`{page}",
     ]
     assert build_webhook_fields(failed, None) == {

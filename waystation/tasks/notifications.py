@@ -235,12 +235,12 @@ def _schedule_event(notice: ScheduleNotification) -> str:
     which, reason = f"the schedule `{notice.name}`", sanitize_mrkdwn_line(notice.reason)
     match notice.event:
         case ScheduleEvent.RUN_FAILED:
-            return f"*A run of {which} failed.* {reason}. State of the schedule: `waystation schedule list`"
+            return f"*A run of {which} failed:* {reason}. State of the schedule: `waystation schedule list`"
         case ScheduleEvent.OVER_BUDGET:
-            return f"*A run of {which} started no task, because it could exceed the monthly budget.* {reason}."
+            return f"*A run of {which} started no task, because it could exceed the monthly budget:* {reason}."
         case ScheduleEvent.PAUSED:
             return (
-                f"*{which[0].upper()}{which[1:]} is paused, because its runs failed.* {reason}. Continue with "
+                f"*{which[0].upper()}{which[1:]} is paused, because its runs failed:* {reason}. Continue with "
                 f"`waystation schedule resume {notice.name}`"
             )
 
