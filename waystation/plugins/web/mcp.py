@@ -256,7 +256,7 @@ async def approve_request(
         str, Field(max_length=2_000, description="Note with the answer; used only if assistants may answer requests.")
     ] = "",
 ) -> RequestOutcome:
-    """Approve a request of a task. If the client supports forms, the person sees one, so do not ask the person first."""
+    """Approve a request of a task. If the client supports forms, the person sees one, so ask no one beforehand."""
     del task, request_id  # `find_approval_request` has used these to find it
     said = get_form_answer(form) or GrantForm(amount=amount, note=note)
     return _answered(one, await get_assistant(ctx).approve(one, said.amount, said.note))
@@ -274,7 +274,7 @@ async def deny_request(
         str, Field(max_length=2_000, description="Note that is stored with the answer; the agent reads the note.")
     ] = "",
 ) -> RequestOutcome:
-    """Deny a request of a task. The agent delivers what it has, or continues without the call. This cannot be undone."""
+    """Deny a request of a task, for good. The agent delivers what it has, or continues without the call."""
     assistant = get_assistant(ctx)
     one = await assistant.find_request(task, request_id)
     return _answered(one, await assistant.deny(one, note, finish))
