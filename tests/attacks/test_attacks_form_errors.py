@@ -164,7 +164,7 @@ def files(*given: tuple[str, bytes]) -> list[tuple[str, tuple[str, bytes]]]:
         ({"question": " "}, (GOOD,), "question", "This is empty."),
         ({"session": "s" * 201}, (GOOD,), "session", "at most 200 characters"),
         ({}, (), "documents", "Give the documents to work on"),
-        ({}, (BAD,), "documents", "None of these files can be read (wiki/scan.xyz: binary, not text). Give"),
+        ({}, (BAD,), "documents", "None of these files can be used (wiki/scan.xyz: binary, not text). Give"),
     ],
 )
 async def test_a_new_task_that_cannot_be_taken_comes_back_as_it_was_sent(

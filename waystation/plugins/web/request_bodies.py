@@ -378,7 +378,7 @@ async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
     paths, loaded = await read_uploads(files)
     if not loaded.documents:
         left_out = [one.replace(name=_left_out_name(one.name, {}, paths)) for one in loaded.skipped_items]
-        raise BadInput(f"none of these files can be read{format_left_out(left_out)}. Give a file of {FORMATS}.")
+        raise BadInput(f"none of these files can be used{format_left_out(left_out)}. Give a file of {FORMATS}.")
     own = [paths[_number(one.name)] for one in loaded.documents]
     names = compute_unique_names([DocumentNamePair(_within_folder(path), path) for path in own])
     documents = [one.replace(name=name) for one, name in zip(loaded.documents, names, strict=True)]
