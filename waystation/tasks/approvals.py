@@ -399,7 +399,8 @@ def _open_request(approval_context: ApprovalContext, request_id: str | None) -> 
     for approval in approval_context.approvals:
         if approval.request_id == request_id:
             if approval.decision != "pending":
-                raise ValueError(f"{request_id} was already {approval.decision}")
+                verb = "has" if approval.decision == "expired" else "was"
+                raise ValueError(f"{request_id} {verb} already {approval.decision}")
             return approval
     raise ValueError(f"there is no request with this id; {_open(pending)}")
 
