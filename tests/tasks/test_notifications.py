@@ -88,7 +88,8 @@ def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_t
     told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(forecast=seen)), PAGE)
     assert "`waystation approve" not in told
     assert (
-        "is enough for the agent's next call: `waystation deny task-0123456789abcdef --request harbours-1` or " in told
+        "is enough for the agent's next call. Deny the request with "
+        "`waystation deny task-0123456789abcdef --request harbours-1`, or cancel the task with " in told
     )
     assert "`waystation cancel task-0123456789abcdef`" in told
 

@@ -296,8 +296,8 @@ def _next_step(notice: TaskNotification) -> str:
     which, seen = f"{notice.task_id} --request {notice.request.request_id}", notice.request.forecast
     if seen is not None and not seen.covers_next_call:
         return (
-            f"No grant under the task's ceiling is enough for the agent's next call: `waystation deny {which}` or "
-            f"`waystation cancel {notice.task_id}`"
+            f"No grant under the task's ceiling is enough for the agent's next call. Deny the request with "
+            f"`waystation deny {which}`, or cancel the task with `waystation cancel {notice.task_id}`"
         )
     look = f"See the call with `waystation show {notice.task_id}`. " if notice.request.action is not None else ""
     return f"{look}Answer with `waystation approve {which}` or `waystation deny {which}`"
