@@ -311,7 +311,7 @@ class AsyncWaystation:
         if answer.outcome == "refused" and request_id is not None:
             asked = (await self._get_client().get_task(task_id)).approvals
             if any(one.request_id == request_id and one.decision == "withdrawn" for one in asked):
-                return "withdrawn: budget was released, so the request no longer needs an answer"
+                return "withdrawn: the agent continues, so the request no longer needs an answer"
         return _told(answer)
 
     async def _asked(self, asked: PendingApproval | TaskView | str) -> tuple[str, str | None]:

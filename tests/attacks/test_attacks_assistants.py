@@ -134,8 +134,8 @@ async def test_nothing_is_read_but_below_the_roots(path: str, tmp_path: Path, se
     async with open_assistant_client(settings, root) as asking:
         by_path = await submitting(asking, path=path)
         by_address = await submitting(asking, uri=f"file://{root}/{path}")
-    assert "is not a file or folder that may be read below" in by_path
-    refusals = ("is not a file or folder that may be read below", "is not a readable resource")
+    assert "is not a file or folder that assistants may read" in by_path
+    refusals = ("is not a file or folder that assistants may read", "is not a readable resource")
     assert any(refusal in by_address for refusal in refusals)
     assert SECRET not in by_path + by_address
 
@@ -151,7 +151,7 @@ async def test_below_a_root_a_mounted_volume_is_read_and_a_link_to_what_is_hidde
     (tmp_path / "b.md").symlink_to(".env")
     rights = AssistantPolicy.from_settings(settings, [tmp_path])
     assert rights.resolve_readable_path("a.md").read_text() == SECRET
-    with pytest.raises(BadInput, match="is not a file or folder that may be read below"):
+    with pytest.raises(BadInput, match="is not a file or folder that assistants may read"):
         rights.resolve_readable_path("b.md")
     read = load_documents([rights.resolve_readable_path(".")], without=rights.home)
     assert [one.name for one in read.documents] == ["a.md"]

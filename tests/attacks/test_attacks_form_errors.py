@@ -164,7 +164,7 @@ def files(*given: tuple[str, bytes]) -> list[tuple[str, tuple[str, bytes]]]:
         ({"question": " "}, (GOOD,), "question", "This is empty."),
         ({"session": "s" * 201}, (GOOD,), "session", "at most 200 characters"),
         ({}, (), "documents", "Give the documents to work on"),
-        ({}, (BAD,), "documents", "None of these files can be read (wiki/scan.xyz: binary, not text). Give"),
+        ({}, (BAD,), "documents", "None of these files can be used (wiki/scan.xyz: binary, not text). Give"),
     ],
 )
 async def test_a_new_task_that_cannot_be_taken_comes_back_as_it_was_sent(
@@ -264,7 +264,11 @@ async def test_an_amount_that_cannot_be_granted_is_said_at_the_amount_with_note_
     [
         ("tokens are requested: say how many, like `--add 50k`, or `tokens` in a signal", "add"),
         ("the task's budget is in tokens alone: give tokens, and no dollars", "add"),
-        ("the grant would raise the task's budget to 9 tokens, over its ceiling of 8 tokens: 1 tokens left", "add"),
+        (
+            "the grant would raise the task's budget to 9 tokens, over its ceiling of 8 tokens, which leaves 1 token "
+            "for grants",
+            "add",
+        ),
         ("writing-1 was already approved", ""),
     ],
 )

@@ -147,7 +147,7 @@ async def test_what_cannot_be_read_of_an_upload_is_left_out_under_the_name_that_
 
 
 async def test_an_upload_of_which_nothing_can_be_read_is_refused_by_names() -> None:
-    with pytest.raises(BadInput, match=r"^none of these files can be read \(scan\.xyz: binary, not text\)\. Give"):
+    with pytest.raises(BadInput, match=r"^none of these files can be used \(scan\.xyz: binary, not text\)\. Give"):
         await load_uploads([upload("scan.xyz")])
 
 

@@ -91,7 +91,10 @@ def test_another_key_is_refused_by_the_name_of_where_it_came_from(
     assert ran("report", task_id, "--restore")[2].startswith("waystation: the key in WAYSTATION_KEY is not the key")
     Settings().key_file.write_bytes(b"short")
     monkeypatch.delenv("WAYSTATION_KEY")
-    assert "is not a key file: 5 bytes instead of 32: restore the right file" in ran("report", task_id, "--restore")[2]
+    assert (
+        "is not a key file, because it has 5 bytes instead of 32: restore the right file"
+        in ran("report", task_id, "--restore")[2]
+    )
 
 
 def test_an_older_key_that_is_named_opens_what_it_encrypted(

@@ -96,7 +96,7 @@ def test_a_database_that_does_not_answer_is_code_3_without_the_password(
     monkeypatch.setenv("DATABASE_URL", CLOSED)
     code, said = told([*command, "--debug"], capsys)
     assert code == 3
-    assert said.splitlines()[-1].startswith("waystation: the database does not answer")
+    assert said.splitlines()[-1].startswith("waystation: the database is not available")
     assert "hush" not in said
 
 

@@ -180,8 +180,8 @@ class StubTaskClient(Client):
         """See base class."""
         if amount is not None and amount.tokens > MAX_GRANT.tokens:
             reason = (
-                "the grant would raise the task's budget to 900,000 tokens, over its ceiling of 650,000 tokens: "
-                "50,000 tokens left"
+                "the grant would raise the task's budget to 900,000 tokens, over its ceiling of 650,000 tokens, "
+                "which leaves 50,000 tokens for grants"
             )
             return AnswerResult(outcome="refused", reason=reason)
         self.requests = tuple(one for one in self.requests if one.request_id != request_id)

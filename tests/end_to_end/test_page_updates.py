@@ -385,7 +385,7 @@ def test_a_plan_is_edited_and_sent_and_the_second_person_keeps_what_they_wrote(s
         last = other.locator("fieldset.step").nth(3)
         last.get_by_label("Goal").fill("Write about silt.")
         other.get_by_role("button", name="Start with this plan").click()
-        expect(other.get_by_role("alert")).to_contain_text("The plan has changed since you opened it")
+        expect(other.get_by_role("alert")).to_contain_text("This plan no longer waits for approval")
         expect(last.get_by_label("Goal")).to_have_value("Write about silt.")
 
 

@@ -227,5 +227,5 @@ async def test_a_rewound_task_keeps_its_newest_plan_and_is_reviewed_anew(
         second, _ = await done(counter)
     assert [step.id for step in second.steps] == ["harbours", "tides", "fog", "weigh", "write"]
     assert (of(crew, "revision"), of(crew, "fog"), of(crew, "review")) == (1, RESEARCH_CALLS, 4)
-    assert "The plan stays as revision 1 made it." in second.notes
+    assert "The rewind does not undo revision 1 of the plan." in second.notes
     assert second.phase is TaskPhase.DONE

@@ -320,6 +320,6 @@ async def test_a_conversation_that_is_taken_back_takes_its_request_with_it(
         await at.task.signal(APPROVE_BUDGET, {"request_id": "harbours-2"})
         progress = await at.task.result()
     assert [one.decision for one in progress.approvals] == ["expired", "approved"]
-    assert [refusal.reason for refusal in progress.rejected_messages] == ["harbours-1 was already expired"]
+    assert [refusal.reason for refusal in progress.rejected_messages] == ["harbours-1 has already expired"]
     assert at.tool.sent == ["the keeper"]
     assert progress.phase is TaskPhase.DONE

@@ -123,7 +123,7 @@ async def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: st
 
 async def test_a_server_that_is_not_there_is_worth_another_try_and_shows_no_password() -> None:
     with pytest.raises(
-        StoreUnavailable, match=r"^the database does not answer \(Connect call failed .* try again$"
+        StoreUnavailable, match=r"^the database is not available \(Connect call failed .* try again$"
     ) as no:
         await opened("postgresql://me:hush@127.0.0.1:1/db")
     assert "hush" not in shown(no)

@@ -150,8 +150,8 @@ def test_malformed_dollars_are_refused_with_a_reason_and_without_what_was_typed(
             Limit(tokens=619_999),
             TOKENS,
             snapshot(
-                "the grant would raise the task's budget to 620,000 tokens, over its ceiling of 619,999 tokens: "
-                "19,999 tokens left"
+                "the grant would raise the task's budget to 620,000 tokens, over its ceiling of 619,999 tokens, "
+                "which leaves 19,999 tokens for grants"
             ),
         ),
         (
@@ -159,8 +159,8 @@ def test_malformed_dollars_are_refused_with_a_reason_and_without_what_was_typed(
             Limit(micro_usd=2_400_000),
             DOLLARS,
             snapshot(
-                "the grant would raise the task's budget to 600,000 tokens and $2.50, over its ceiling of $2.40: "
-                "$0.40 left"
+                "the grant would raise the task's budget to 600,000 tokens and $2.50, over its ceiling of $2.40, "
+                "which leaves $0.40 for grants"
             ),
         ),
         (Limit(tokens=600_000, micro_usd=2_000_000), Limit(tokens=600_000), DOLLARS, None),

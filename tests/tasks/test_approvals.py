@@ -66,7 +66,7 @@ def test_the_only_open_request_need_not_be_named() -> None:
     ("open_requests", "expected"),
     [
         ([], snapshot("no request is open")),
-        ([ONE, TWO], snapshot("request_id is missing, and open: research-1-1, research-2-1")),
+        ([ONE, TWO], snapshot("request_id is missing; open requests: research-1-1, research-2-1")),
     ],
 )
 def test_an_answer_without_an_id_needs_exactly_one_open_request(
@@ -132,7 +132,7 @@ def test_a_malformed_denial_is_refused_with_a_reason(sent: JsonValue, expected: 
 def test_an_unknown_request_is_refused_and_not_repeated(asked: list[ApprovalRequest]) -> None:
     expected = {
         0: snapshot("there is no request with this id; no request is open"),
-        2: snapshot("there is no request with this id; open: research-1-1, research-2-1"),
+        2: snapshot("there is no request with this id; open requests: research-1-1, research-2-1"),
     }
     for refused in (
         apply_approval(among(*asked), {"request_id": "ada@example.com"}, NOON),
@@ -195,7 +195,7 @@ def test_of_requests_that_are_denied_together_one_that_cannot_be_spares_no_other
         ("research-1-1", "denied", "Ada"),
         ("research-2-1", "denied", "Ada"),
     ]
-    assert reason(unknown) == "there is no request with this id; open: research-1-1, research-2-1"
+    assert reason(unknown) == "there is no request with this id; open requests: research-1-1, research-2-1"
     assert {one.answer_id for one in (first, unknown, second)} == {"a"}
     assert [one.request_id for one in (first, unknown, second)] == ["research-1-1", "gone-1", "research-2-1"]
     with pytest.raises(ValueError, match="`also` lists additional requests, but `request_id` is missing"):
@@ -207,7 +207,7 @@ def test_of_grants_that_are_made_together_each_counts_against_the_ceiling_of_the
     given = ApproveInput(request_id="research-1-1", also=("research-2-1",), tokens=600, answer_id="a")
     first, second = answer_each_request(approved, standing, given, NOON).results
     assert (answered(first).granted, answered(first).answer_id) == (Amount(tokens=600), "a")
-    assert "over its ceiling of 10,900 tokens: 300 tokens left" in reason(second)
+    assert "over its ceiling of 10,900 tokens, which leaves 300 tokens for grants" in reason(second)
     assert second.request_id == "research-2-1"
     with pytest.raises(ValueError, match="`also` lists additional requests, but `request_id` is missing"):
         answer_each_request(approved, standing, ApproveInput(also=("research-1-1",)), NOON)

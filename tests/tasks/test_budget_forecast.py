@@ -94,7 +94,7 @@ def test_a_request_counts_what_the_agent_has_and_what_steps_to_come_keep() -> No
 
 def test_an_agent_that_made_no_call_is_given_no_estimate() -> None:
     run = asking_run(0, 0, 900, 30_000)
-    assert format_forecast(seen(run), run.proposed_grant) == "no estimate yet"
+    assert format_forecast(seen(run), run.proposed_grant) == "none yet"
 
 
 def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_for() -> None:
@@ -112,7 +112,7 @@ def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_f
 def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth() -> None:
     standing = LegState(totals=RunUsage(usage=Usage(input=900), turns=3))
     run = make_working_state().runs["research-1"].after_leg(OperatorActionRequired(state=standing, reason="no credit"))
-    assert format_forecast(seen(run), Amount()) == "no estimate yet"
+    assert format_forecast(seen(run), Amount()) == "none yet"
 
 
 def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_asked_for() -> None:
@@ -219,6 +219,11 @@ def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() ->
     assert (
         format_request_and_answer(ApprovalView.from_request(relieved), over=False)
         == f"{asked}; withdrawn: budget was released elsewhere, and the agent continues with it"
+    )
+    closed = PENDING_APPROVAL.replace(decision="expired", note="the task had ended", answer_by=NOON)
+    assert (
+        format_request_and_answer(ApprovalView.from_request(closed), over=False)
+        == f"{asked}; not answered, because the task had ended"
     )
     assert (
         format_request_and_answer(ApprovalView.from_request(PENDING_APPROVAL), over=False)

@@ -106,7 +106,9 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
     ),
     "a text as message": (
         {**PIN, "message": "my secret"},
-        snapshot("message: an id such as m4, which `waystation transcript` shows: at most 64 letters, digits and - _"),
+        snapshot(
+            "message: give an id such as m4, which `waystation transcript` shows; at most 64 letters, digits and - _"
+        ),
     ),
     "an unknown field": ({**PIN, "sure": True}, snapshot("an unknown field")),
 }

@@ -88,17 +88,18 @@ def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_t
     told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(forecast=seen)), PAGE)
     assert "`waystation approve" not in told
     assert (
-        "is enough for the agent's next call: `waystation deny task-0123456789abcdef --request harbours-1` or " in told
+        "is enough for the agent's next call. Deny the request with "
+        "`waystation deny task-0123456789abcdef --request harbours-1`, or cancel the task with " in told
     )
     assert "`waystation cancel task-0123456789abcdef`" in told
 
 
 def test_a_deadline_that_passed_says_what_happens_now() -> None:
     assert render_mrkdwn(of(NotificationEvent.OVERDUE), None) == (
-        f"*`harbours-1` was not answered by its deadline: it still waits.* Its task is {TASK}. {ANSWER}"
+        f"*The request `harbours-1` was not answered by its deadline: it still waits.* Its task is {TASK}. {ANSWER}"
     )
     assert render_mrkdwn(of(NotificationEvent.EXPIRED), None) == (
-        "*`harbours-1` was not answered by its deadline: the agent delivers what it has.* "
+        "*The request `harbours-1` was not answered by its deadline: the agent delivers what it has.* "
         f"Its task is {TASK}. Its state: `waystation show task-0123456789abcdef`"
     )
 
@@ -107,8 +108,8 @@ def test_a_request_that_needs_no_answer_any_more_says_why() -> None:
     request = PENDING_APPROVAL.replace(decision="withdrawn", note=FREED_BUDGET_NOTE)
     told = render_mrkdwn(of(NotificationEvent.WITHDRAWN).replace(request=request), None)
     assert told == (
-        "*`harbours-1` no longer needs an answer: budget was released elsewhere, and the agent continues with it.* "
-        f"Its task is {TASK}. Its state: `waystation show task-0123456789abcdef`"
+        "*The request `harbours-1` no longer needs an answer: budget was released elsewhere, and the agent continues "
+        f"with it.* Its task is {TASK}. Its state: `waystation show task-0123456789abcdef`"
     )
 
 
@@ -208,11 +209,11 @@ def test_events_of_a_schedule_name_it_with_the_reason_and_the_next_step() -> Non
     told = [render_mrkdwn(failed.replace(event=event), "https://w.example.org/schedules") for event in ScheduleEvent]
     because, page = failed.reason, " · <https://w.example.org/schedules|its page>"
     assert told == [
-        f"*A run of the schedule `board-pack` failed.* {because}. State of the schedule: "
+        f"*A run of the schedule `board-pack` failed:* {because}. State of the schedule: "
         f"`waystation schedule list`{page}",
-        "*A run of the schedule `board-pack` started no task, because the monthly budget is used up.* "
+        "*A run of the schedule `board-pack` started no task, because it could exceed the monthly budget:* "
         f"{because}.{page}",
-        f"*The schedule `board-pack` is paused, because its runs failed.* {because}. Continue with "
+        f"*The schedule `board-pack` is paused, because its runs failed:* {because}. Continue with "
         f"`waystation schedule resume board-pack`{page}",
     ]
     assert build_webhook_fields(failed, None) == {

@@ -252,7 +252,7 @@ def test_a_session_survives_continue_as_new() -> None:
 def test_what_people_see_of_a_session() -> None:
     state = session.admit_task(EMPTY, "task-1", SIXTY)
     assert session.render_session_details(state) == snapshot("""\
-**Session** 1 open tasks
+**Session** 1 open task
 
 **Budget** 0 of 100,000 tokens spent, 60,000 tokens reserved
 
@@ -285,7 +285,7 @@ def test_a_refusal_for_lack_of_budget_names_what_is_held_for_other_tasks() -> No
         "t", Amount(tokens=160_000)
     )
     assert session.format_insufficient_budget(account, Amount(tokens=70_000)).startswith(
-        "the session has 31,269 of 200,000 tokens left, and the task asks for 70,000 tokens; 160,000 tokens reserved "
-        "for its running tasks, which return what they do not spend: submit with --budget 31000 or less"
+        "the session has 31,269 of 200,000 tokens left, and the task asks for 70,000 tokens; the session's "
+        "running tasks hold 160,000 tokens, and return what they do not spend: submit with --budget 31000 or less"
     )
     assert "--budget 31000" not in session.format_insufficient_budget(account, Amount(tokens=70_000), again=True)

@@ -95,6 +95,8 @@ def test_a_task_that_waits_for_money_and_for_an_answer_says_both() -> None:
     assert told.startswith("**Paused: a person has to answer**")
     assert "**research-1 asks for 30,000 tokens.**" in told
     assert shown(PENDING_APPROVAL).startswith("**Paused: a budget is spent, and a person has to answer**")
+    halted = PENDING_APPROVAL.replace(reason="the account has no credit")
+    assert shown(halted).startswith("**Paused: a person has to answer**")
 
 
 @pytest.mark.parametrize(

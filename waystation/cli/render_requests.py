@@ -93,7 +93,7 @@ def format_requests_by_task(
 
 
 def format_request(one: PendingApproval, now: datetime, width: int, *, verbose: bool = False) -> str:
-    """Format who asks for what and why, what it buys, what a denial delivers, and the commands that answer it.
+    """Format who asks for what and why, what the amount buys, what a denial delivers, and the commands that answer it.
 
     Words are wrapped at `width` columns, commands are not. Times are in the zone of `now`.
     """
@@ -129,7 +129,7 @@ def _facts(one: PendingApproval, now: datetime, *, verbose: bool) -> list[tuple[
     elif approval.reason:
         facts += [("next", "fix this, then approve")]
     elif forecast is not None:
-        facts += [("it buys", format_budget_forecast(forecast, approval.requested))]
+        facts += [("estimate", format_budget_forecast(forecast, approval.requested))]
     if forecast is not None:
         facts += [("if denied", forecast.if_denied)]
     if approval.answer_by is not None:

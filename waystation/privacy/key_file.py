@@ -60,7 +60,7 @@ def load_or_create_key(path: Path) -> bytes:
         )
     key = path.read_bytes()
     if len(key) != KEY_BYTES:
-        raise ValueError(f"{path} is not a key file: {len(key)} bytes instead of {KEY_BYTES}")
+        raise ValueError(f"{path} is not a key file, because it has {len(key)} bytes instead of {KEY_BYTES}")
     return key
 
 

@@ -314,7 +314,7 @@ def is_disconnect(error: DBAPIError) -> bool:
 def make_store_unavailable_error(reason: str) -> StoreUnavailable:
     """Build a retryable error."""
     return StoreUnavailable(
-        f"the database does not answer ({reason}): check that it runs and that DATABASE_URL names it, then try again"
+        f"the database is not available ({reason}): check that it runs and that DATABASE_URL names it, then try again"
     )
 
 

@@ -305,7 +305,7 @@ def _agreement(message: ApproveInput, approval_context: ApprovalContext) -> Amou
 
 def _none_being_read(approval_context: ApprovalContext) -> None:
     if approval_context.editing:
-        raise ValueError("another edited plan arrived first and is being checked: wait for the result")
+        raise ValueError("an edited plan arrived first and is being checked: wait for the result")
 
 
 def build_rejection(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> RejectedMessage:
@@ -379,7 +379,7 @@ def _stay_under(approval_context: ApprovalContext, granted: Amount) -> None:
         room = approval_context.ceiling.remaining_after(approval_context.limit.amount)
         raise ValueError(
             f"the grant would raise the task's budget to {format_limit(raised)}{_ABOVE}"
-            f"{format_limit(approval_context.ceiling)}: {format_limit(room)} left"
+            f"{format_limit(approval_context.ceiling)}, which leaves {format_limit(room)} for grants"
         )
 
 
@@ -395,18 +395,19 @@ def _open_request(approval_context: ApprovalContext, request_id: str | None) -> 
     if request_id is None:
         if len(pending) == 1:
             return pending[0]
-        raise ValueError(f"request_id is missing, and {_open(pending)}" if pending else _open(pending))
+        raise ValueError(f"request_id is missing; {_open(pending)}" if pending else _open(pending))
     for approval in approval_context.approvals:
         if approval.request_id == request_id:
             if approval.decision != "pending":
-                raise ValueError(f"{request_id} was already {approval.decision}")
+                verb = "has" if approval.decision == "expired" else "was"
+                raise ValueError(f"{request_id} {verb} already {approval.decision}")
             return approval
     raise ValueError(f"there is no request with this id; {_open(pending)}")
 
 
 def _open(pending: Sequence[ApprovalRequest]) -> str:
     names = ", ".join(approval.request_id for approval in pending)
-    return f"open: {names}" if names else "no request is open"
+    return f"open requests: {names}" if names else "no request is open"
 
 
 def describe_fault(error: ValueError) -> str:

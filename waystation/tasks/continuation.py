@@ -158,7 +158,7 @@ def _revised(ended: TaskState, agent: str) -> tuple[str, ...]:
     It is not undone: the steps that it added may be done and paid for.
     """
     made = [revision for revision in ended.oversight.revisions if revision.version and agent in revision.reviewed_steps]
-    return (f"The plan stays as revision {made[-1].number} made it.",) if made else ()
+    return (f"The rewind does not undo revision {made[-1].number} of the plan.",) if made else ()
 
 
 def _closed(approval: ApprovalRequest, rewind: TaskRewind) -> ApprovalRequest:

@@ -121,7 +121,7 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
     if not forecast.grantable.can_cover(asked):
         left = format_limit(forecast.grantable)
         parts.append(f"the task's ceiling leaves {left} for grants: approve no more than that")
-    return "; ".join(parts) or "no estimate yet"
+    return "; ".join(parts) or "none yet"
 
 
 def format_minimum_grant(approval: ApprovalView) -> str:
@@ -181,7 +181,7 @@ def format_request_and_answer(approval: ApprovalView, *, over: bool, origin: str
             return f"{asked}; {granted}approved{by}{note}"
         case "denied" | "withdrawn" as end:
             return f"{asked}; {end}{by}{note}"
-        case "expired" if approval.action is not None and approval.note:
+        case "expired" if approval.note:
             return f"{asked}; not answered, because {approval.note}"
         case "expired":
             end = "its deadline" if approval.answer_by is not None else "the task's end"
@@ -244,7 +244,7 @@ def render_task_details(view: TaskView) -> str:
 
 def _phase(view: TaskView) -> str:
     if view.phase is TaskPhase.PAUSED:
-        only_money = all(asked.action is None and not asked.about_plan for asked in view.pending_approvals)
+        only_money = not any(asked.action or asked.about_plan or asked.reason for asked in view.pending_approvals)
         return f"Paused: {'a budget is spent, and ' if only_money else ''}a person has to answer"
     return view.phase.value.capitalize()
 
@@ -272,7 +272,7 @@ def _why(approval: ApprovalView) -> str:
         f"{format_used_amount(approval.spent, approval.limit)}.",
         "",
         *(
-            [f"- the requested amount buys: {format_budget_forecast(seen, approval.requested)}"]
+            [f"- estimate for the requested amount: {format_budget_forecast(seen, approval.requested)}"]
             if seen is not None
             else []
         ),

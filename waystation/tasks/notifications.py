@@ -235,12 +235,12 @@ def _schedule_event(notice: ScheduleNotification) -> str:
     which, reason = f"the schedule `{notice.name}`", sanitize_mrkdwn_line(notice.reason)
     match notice.event:
         case ScheduleEvent.RUN_FAILED:
-            return f"*A run of {which} failed.* {reason}. State of the schedule: `waystation schedule list`"
+            return f"*A run of {which} failed:* {reason}. State of the schedule: `waystation schedule list`"
         case ScheduleEvent.OVER_BUDGET:
-            return f"*A run of {which} started no task, because the monthly budget is used up.* {reason}."
+            return f"*A run of {which} started no task, because it could exceed the monthly budget:* {reason}."
         case ScheduleEvent.PAUSED:
             return (
-                f"*{which[0].upper()}{which[1:]} is paused, because its runs failed.* {reason}. Continue with "
+                f"*{which[0].upper()}{which[1:]} is paused, because its runs failed:* {reason}. Continue with "
                 f"`waystation schedule resume {notice.name}`"
             )
 
@@ -257,15 +257,16 @@ def _event(notice: TaskNotification) -> str:
         )
     if notice.event is NotificationEvent.WITHDRAWN:
         return (
-            f"*`{request.request_id}` no longer needs an answer: {sanitize_mrkdwn_line(request.note)}.* Its "
-            f"task is {task}."
+            f"*The request `{request.request_id}` no longer needs an answer: {sanitize_mrkdwn_line(request.note)}.* "
+            f"Its task is {task}."
         )
     if request.about_plan and notice.event is NotificationEvent.EXPIRED:
-        then = "the task ends" if request.requested.is_zero else "it stays as it was"
-        return f"*The plan `{request.request_id}` was not approved by its deadline: {then}.* Its task is {task}."
+        first = request.requested.is_zero
+        what, then = ("plan", "the task ends") if first else ("revision of the plan", "the plan stays as it was")
+        return f"*The {what} `{request.request_id}` was not approved by its deadline: {then}.* Its task is {task}."
     expired = "the agent delivers what it has" if request.action is None else "the agent continues without the call"
     outcome = "it still waits" if notice.event is NotificationEvent.OVERDUE else expired
-    return f"*`{request.request_id}` was not answered by its deadline: {outcome}.* Its task is {task}."
+    return f"*The request `{request.request_id}` was not answered by its deadline: {outcome}.* Its task is {task}."
 
 
 def _asking(request: ApprovalRequest) -> str:
@@ -295,8 +296,8 @@ def _next_step(notice: TaskNotification) -> str:
     which, seen = f"{notice.task_id} --request {notice.request.request_id}", notice.request.forecast
     if seen is not None and not seen.covers_next_call:
         return (
-            f"No grant under the task's ceiling is enough for the agent's next call: `waystation deny {which}` or "
-            f"`waystation cancel {notice.task_id}`"
+            f"No grant under the task's ceiling is enough for the agent's next call. Deny the request with "
+            f"`waystation deny {which}`, or cancel the task with `waystation cancel {notice.task_id}`"
         )
     look = f"See the call with `waystation show {notice.task_id}`. " if notice.request.action is not None else ""
     return f"{look}Answer with `waystation approve {which}` or `waystation deny {which}`"

@@ -14,6 +14,7 @@ from waystation.kernel.amount import Amount, Limit, format_amount, format_limit,
 from waystation.kernel.deferred_signals import DeferredSignal
 from waystation.kernel.errors import BadInput, InsufficientBudgetError
 from waystation.kernel.refs import TaskRef
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.privacy.policy import RedactionPolicy
 from waystation.tasks.task import BudgetProgress, TaskConfig, TaskRow, make_own_session_name
@@ -276,8 +277,8 @@ def format_insufficient_budget(account: BudgetAccount, asked: Amount, *, again: 
     words = f"the session has {_left_text(left, account.limit)} left, and {asks} {format_amount(asked)}"
     if not account.total_reserved.is_zero:
         words += (
-            f"; {format_amount(account.total_reserved)} reserved for its running tasks, which return what "
-            "they do not spend"
+            f"; the session's running tasks hold {format_amount(account.total_reserved)}, and return what they do "
+            "not spend"
         )
     steps = ["raise the session's limit with `waystation session set SESSION --budget AMOUNT`"]
     if not again and (fitting := _fitting_budget(left, asked)):
@@ -368,7 +369,7 @@ def render_session_details(state: SessionState) -> str:
     """Render the session for the Temporal UI as Markdown."""
     account = state.account
     return (
-        f"**Session** {len(state.open_tasks)} open tasks\n\n"
+        f"**Session** {format_count(len(state.open_tasks), 'open task')}\n\n"
         f"**Budget** {format_used_amount(account.spent, account.limit)} spent, "
         f"{format_amount(account.total_reserved)} reserved"
         f"{', no limit' if account.limit.is_unlimited else ''}\n\n"

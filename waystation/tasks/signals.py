@@ -132,7 +132,7 @@ def _agent_id(given: str) -> str:
 def _of_signs(given: str, others: str, what: str) -> str:
     signs = given.translate(str.maketrans("", "", others + "_"))
     if not given or len(given) > MAX_ID_CHARACTERS or not (signs.isalnum() or not signs):
-        raise ValueError(f"{what}: at most {MAX_ID_CHARACTERS} letters, digits and {' '.join(others + '_')}")
+        raise ValueError(f"give {what}; at most {MAX_ID_CHARACTERS} letters, digits and {' '.join(others + '_')}")
     return given
 
 
@@ -554,7 +554,7 @@ def _seen(sent: FoundMessage) -> AnswerResult | None:
 
 UNENCRYPTED_REASON = (
     "the message is not encrypted, and the workers of this server only accept messages encrypted with their "
-    "key: answer with `waystation`, or in a UI that has the codec endpoint "
+    "key: send it with `waystation`, or in a UI that has the codec endpoint "
     "(docs/how-to/read-encrypted-workflows.md)"
 )
 """Why a message has no effect."""

@@ -79,7 +79,7 @@ OWN_SESSION_DIGITS = 12
 
 def _in_range(budget: Limit) -> Limit:
     if budget.is_unlimited:
-        raise ValueError("a budget is limited in tokens, in dollars, or in both")
+        raise ValueError("give a budget in tokens, in dollars, or in both")
     if budget.tokens is not None and not MIN_BUDGET_TOKENS <= budget.tokens <= MAX_BUDGET_TOKENS:
         raise ValueError(f"from {MIN_BUDGET_TOKENS:,} to {MAX_BUDGET_TOKENS:,} tokens")
     dollars = budget.micro_usd

@@ -82,7 +82,7 @@ async def test_an_edited_plan_is_sent_from_its_page_and_the_second_person_is_tol
     assert client.reviewed.get_step("research-1").goal == "Read about tides."
     assert client.reviewed.get_step("analysis").needs == ("research-1", "research-2")
     assert late.status_code == 409
-    assert "The plan has changed since you opened it" in late.text
+    assert "This plan no longer waits for approval" in late.text
     assert "Ada" in late.text
     assert "Read about &lt;silt&gt;." in late.text
     assert 'id="plan"' not in late.text
@@ -142,7 +142,7 @@ async def test_a_plan_is_read_and_replaced_over_http_once(settings: Settings) ->
     assert [step["id"] for step in read.json()["plan"]["steps"]] == [step.id for step in PLAN.steps]
     assert (wrong.status_code, "a plan has 3 to 12 steps" in wrong.json()["detail"]) == (400, True)
     assert (sent.status_code, sent.json()["outcome"]) == (200, "approved")
-    assert (late.status_code, "the plan has changed since you opened it" in late.json()["detail"]) == (409, True)
+    assert (late.status_code, "this plan no longer waits for approval" in late.json()["detail"]) == (409, True)
     assert client.reviewed == PLAN
 
 

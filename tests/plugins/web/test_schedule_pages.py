@@ -136,7 +136,7 @@ def test_with_a_key_only_released_folders_of_the_own_tenant_may_be_named(tmp_pat
         with pytest.raises(InvalidFieldError, match=r"below .*docs.*WAYSTATION_MCP_ROOTS"):
             resolve_schedule_paths([path], KEY, policy)
     for who, folders in ((KEY, None), (KEY.replace(tenant="other"), policy)):
-        with pytest.raises(InvalidFieldError, match="releases no folder"):
+        with pytest.raises(InvalidFieldError, match="lets them read no folder"):
             resolve_schedule_paths([str(docs)], who, folders)
 
 

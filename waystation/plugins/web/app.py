@@ -324,7 +324,7 @@ _UNPARSED = "There was an error parsing the body"
 def _refusal(status: int, why: str) -> tuple[int, str, str]:
     """Describe a refusal by a route, or a missing route, about which the framework says nothing else."""
     if why == _UNPARSED:
-        return status, "Refused", "the body is not readable JSON: it is incomplete, or nested too deeply"
+        return status, "Refused", "the body is not readable JSON: it is incomplete, not in UTF-8, or nested too deeply"
     if why != HTTPStatus(status).phrase:
         return status, "Refused", why
     missing = "no such method" if status == HTTPStatus.METHOD_NOT_ALLOWED else "nothing"

@@ -464,7 +464,8 @@ def _not_waiting(view: TaskView, request_id: str | None) -> str:
     asked = next((one for one in view.approvals if one.request_id == request_id), None)
     if asked is None:
         return "" if request_id is None else "the task has no request with this id. "
-    return f"{asked.request_id} was already {asked.decision}{f' by {sanitize_line(asked.by)}' if asked.by else ''}. "
+    verb = "has" if asked.decision == "expired" else "was"
+    return f"{asked.request_id} {verb} already {asked.decision}{f' by {sanitize_line(asked.by)}' if asked.by else ''}. "
 
 
 def _written(text: str) -> Limit:

@@ -133,7 +133,7 @@ async def submit_research(
         str | None, Field(max_length=200, description="Id for a safe retry: the same id returns the same task.")
     ] = None,
 ) -> AcceptedTask:
-    """Hand a question over with documents. Returns at once with the task's id; the work takes minutes to hours."""
+    """Submit a question with documents. Returns the task's id immediately; the work takes minutes to hours."""
     return await get_assistant(ctx).submit(
         SubmitResearchRequest(
             question=question,
@@ -150,7 +150,7 @@ async def submit_research(
 
 
 async def task_status(ctx: Ctx, task: Task) -> Annotated[CallToolResult, TaskView]:
-    """How a task stands: its phase, steps, money, and what it asks for."""
+    """The state of a task: its phase, steps, spending and open requests."""
     return _status(await get_assistant(ctx).get_task(task))
 
 
@@ -161,7 +161,7 @@ async def wait_for_task(
         int, Field(ge=1, le=MAX_WAIT_SECONDS, description="Maximum time to wait, in seconds.")
     ] = DEFAULT_WAIT_SECONDS,
 ) -> Annotated[CallToolResult, TaskView]:
-    """Wait until a task is over or asks for something, or the time is up; tells its progress meanwhile."""
+    """Wait until a task is over or has an open request, or the time is up. Reports the task's progress meanwhile."""
     assistant, clock = get_assistant(ctx), asyncio.get_running_loop().time
     task_id, began, told = await assistant.require_own_task(task), clock(), ""
     while True:
@@ -215,7 +215,7 @@ async def list_tasks(
 
 
 async def list_approvals(ctx: Ctx) -> PendingApprovals:
-    """What tasks wait for: more budget, a call of a tool, a plan to be agreed to. The most urgent first."""
+    """The open requests of your tasks for budget, a tool call or approval of a plan, the most urgent first."""
     return PendingApprovals(requests=await get_assistant(ctx).list_requests())
 
 
@@ -249,14 +249,14 @@ async def approve_request(
         str,
         Field(
             max_length=60,
-            description="Amount to grant, such as 50k or $0.25; only if assistants may answer requests.",
+            description="Amount to grant, such as 50k or $0.25; used only if assistants may answer requests.",
         ),
     ] = "",
     note: Annotated[
-        str, Field(max_length=2_000, description="Note with the answer; only if assistants may answer requests.")
+        str, Field(max_length=2_000, description="Note with the answer; used only if assistants may answer requests.")
     ] = "",
 ) -> RequestOutcome:
-    """Grant what a task asks for. If the client supports forms, the person sees one: ask no one beforehand."""
+    """Approve a request of a task. If the client supports forms, the person sees one, so ask no one beforehand."""
     del task, request_id  # `find_approval_request` has used these to find it
     said = get_form_answer(form) or GrantForm(amount=amount, note=note)
     return _answered(one, await get_assistant(ctx).approve(one, said.amount, said.note))
@@ -274,7 +274,7 @@ async def deny_request(
         str, Field(max_length=2_000, description="Note that is stored with the answer; the agent reads the note.")
     ] = "",
 ) -> RequestOutcome:
-    """Refuse what a task asks for, for good: the agent ends with what it has, or goes on without the call."""
+    """Deny a request of a task, for good. The agent delivers what it has, or continues without the call."""
     assistant = get_assistant(ctx)
     one = await assistant.find_request(task, request_id)
     return _answered(one, await assistant.deny(one, note, finish))
@@ -319,15 +319,15 @@ async def deliver_task(
     task: Task,
     note: Annotated[str, Field(max_length=2_000, description="Note for the audit log; agents read it, too.")] = "",
 ) -> AnswerResult:
-    """End a task early with a report of what it has: its requests are denied, and its agents submit their results.
+    """End a task early with a report of what it has. Its requests are denied, and its agents submit their results.
 
-    Use it when an answer is needed now; to stop a task without a report, use cancel. It cannot be undone.
+    Use this when an answer is needed now. To stop a task without a report, use cancel. This cannot be undone.
     """
     return _unless_refused(await get_assistant(ctx).deliver(task, note))
 
 
 async def cancel_task(ctx: Ctx, task: Task) -> CancelResult:
-    """Stop a task. It cannot be undone; what it has found stays readable."""
+    """Stop a task. This cannot be undone. What the task has found stays readable."""
     assistant = get_assistant(ctx)
     task_id = await assistant.require_own_task(task)
     return CancelResult.from_phase(task_id, await assistant.client.cancel(task_id))
@@ -389,7 +389,7 @@ async def report_of(task: str, ctx: Ctx) -> str:
 
 
 async def transcript_of(task: str, agent: str, ctx: Ctx) -> str:
-    """Everything that an agent said and was told, with what hides it from the agent now, as JSON."""
+    """All messages of an agent, with the compactions that hide some of them from the agent, as JSON."""
     assistant = get_assistant(ctx)
     return build_transcript_view(
         await assistant.client.get_transcript(await assistant.require_own_task(task), agent)
@@ -409,7 +409,7 @@ RESOURCES: tuple[tuple[str, Callable[..., Any], str], ...] = (
 
 
 def research_question(topic: str, purpose: str = "") -> str:
-    """Turn something that somebody wants to know into a question that agents can answer from documents."""
+    """Turn what a person wants to know into a question that agents can answer from documents."""
     what_for = f"What it is for: {purpose}\n" if purpose else ""
     return (PROMPTS / "question.md").read_text(encoding="utf-8").format(topic=topic, purpose=what_for)
 
@@ -554,7 +554,7 @@ def _sentence(error: ToolError | ResourceError) -> str | None:
             | ToolError(__cause__=ValueError(__cause__=ValidationError() as faults))
         ):
             what = format_validation_faults(faults)
-            return f"the form was returned with invalid values, so nothing was granted: {what}"
+            return f"nothing was granted, because the form was returned with invalid values: {what}"
         case WaystationError() | ToolError() as known if not isinstance(known, UnexpectedToolError):
             return replace_control_characters(str(known))
         case _:

@@ -131,12 +131,12 @@ def get_approval_block_reason(one: PendingApproval, answers: Answers, *, forms: 
         case "nobody":
             return (
                 "assistants may not approve requests here (WAYSTATION_MCP_ANSWERS). A person can approve this request "
-                f"by {elsewhere}"
+                f"with {elsewhere}"
             )
         case "person" if not forms:
             return (
-                "this client cannot show a form to its user, and an assistant may not approve its own requests. A "
-                f"person can approve by {elsewhere}. WAYSTATION_MCP_ANSWERS=client allows assistants to approve"
+                "this client cannot show a form to its user, and an assistant may not approve its own request. A "
+                f"person can approve it with {elsewhere}. WAYSTATION_MCP_ANSWERS=client allows assistants to approve"
             )
         case "person" | "client":
             return None

@@ -370,8 +370,8 @@ class AssistantPolicy(Value):
                 return found
         listed = ", ".join(map(str, self.roots))
         raise BadInput(
-            f"{sanitize_line(written)!r} is not a file or folder that may be read below {listed}: give a path "
-            "below one of these folders, or the text itself"
+            f"{sanitize_line(written)!r} is not a file or folder that assistants may read: give a path below "
+            f"{listed}, or the text itself"
         )
 
 

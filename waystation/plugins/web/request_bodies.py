@@ -219,7 +219,7 @@ class NewSchedule(EagerValue):
         max_length=60,
         description="Name of the schedule: lower-case letters, digits and hyphens; default: a generated name.",
     )
-    overlap: Overlap = Field(default="skip", description="What happens if a run is in progress.")
+    overlap: Overlap = Field(default="skip", description="What happens if a run is due during another run.")
     instructions: str = Field(default="", max_length=100_000, description="Instructions for the agents.")
     accept: tuple[str, ...] = Field(default=(), description="Criteria that each report must meet.")
     length: ReportLength | None = Field(default=None, description="Length of the reports.")
@@ -378,7 +378,7 @@ async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
     paths, loaded = await read_uploads(files)
     if not loaded.documents:
         left_out = [one.replace(name=_left_out_name(one.name, {}, paths)) for one in loaded.skipped_items]
-        raise BadInput(f"none of these files can be read{format_left_out(left_out)}. Give a file of {FORMATS}.")
+        raise BadInput(f"none of these files can be used{format_left_out(left_out)}. Give a file of {FORMATS}.")
     own = [paths[_number(one.name)] for one in loaded.documents]
     names = compute_unique_names([DocumentNamePair(_within_folder(path), path) for path in own])
     documents = [one.replace(name=name) for one, name in zip(loaded.documents, names, strict=True)]
@@ -555,7 +555,7 @@ async def send_plan(client: Client, task: str, body: NewPlan, principal: Princip
     if asked is None or asked.decision == "pending":
         return answer
     before = format_request_and_answer(asked, over=True)
-    return answer.replace(reason=f"the plan has changed since you opened it: {before}")
+    return answer.replace(reason=f"this plan no longer waits for approval: {before}")
 
 
 def resolve_schedule_paths(
@@ -584,7 +584,7 @@ def resolve_schedule_paths(
             raise InvalidFieldError(
                 "paths",
                 f"callers with a key or token may not read {sanitize_line(str(path))!r}"
-                + (f": give a file or folder below {listed}" if listed else ": this server releases no folder")
+                + (f": give a file or folder below {listed}" if listed else ": this server lets them read no folder")
                 + " (WAYSTATION_MCP_ROOTS)",
             )
     return tuple(str(real) for real in found)

@@ -86,7 +86,7 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
     else:
         rows.append(("minimum", format_minimum_grant(asked)))
     if asked.forecast is not None:
-        rows.append(("it buys", format_budget_forecast(asked.forecast, asked.requested)))
+        rows.append(("estimate", format_budget_forecast(asked.forecast, asked.requested)))
         rows.append(("if denied", asked.forecast.if_denied))
     return tuple(rows)
 
@@ -107,7 +107,7 @@ def format_approval_request(one: PendingApproval) -> str:
         return f"{called}:\n{replace_control_characters(request.action.text)}\n{told}"
     if request.reason:
         reason = sanitize_line(request.reason)
-        return f"{request.agent} {about} makes no more calls: {reason}. Fix this first, then approve."
+        return f"{request.agent} {about}, makes no more calls: {reason}. Fix this first, then approve."
     cause = request.forecast.unanswered_call if request.forecast is not None else ""
     why = f"; {sanitize_line(format_unanswered_call(cause))}" if cause else ""
     return (

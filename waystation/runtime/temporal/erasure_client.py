@@ -66,7 +66,7 @@ async def forget_tasks(client: Client, order: ForgetOrder, summary: str) -> Eras
             await client.get_workflow_handle(order.workflow_id).result()
         return await forget_tasks(client, order, summary)
     except WorkflowFailureError as error:
-        raise _refused(error, "forget") from error
+        raise _refused(error, "forget the tasks") from error
 
 
 def _refused(error: WorkflowFailureError, what: str) -> BadInput:
@@ -159,7 +159,7 @@ async def erase_person(client: Client, order: PersonErasureOrder, tell: Callable
     try:
         return await handle.result()
     except WorkflowFailureError as error:
-        raise _refused(error, "erase") from error
+        raise _refused(error, "erase the person") from error
     finally:
         telling.cancel()
 
