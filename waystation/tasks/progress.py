@@ -118,7 +118,7 @@ def build_task_progress(
         reused=state.reused,
         revisions=state.oversight.revisions,
         reviews=state.oversight.reviews,
-        notes=state.notes,
+        notes=(*state.notes, *state.shown_warnings),
         privacy=privacy,
         report=state.report,
         reports=state.reports,
