@@ -161,7 +161,10 @@ class AsyncWaystation:
     async def tasks(
         self, *, session: str | None = None, phases: Sequence[TaskPhase | str] = (), text: str = "", maximum: int = 50
     ) -> ValueRows[TaskView]:
-        """Return the newest tasks, or all tasks of a session, in these phases, or with this text in their titles."""
+        """Return the newest tasks, of a session if it is named. With phases or a text, return all tasks that match.
+
+        The text is searched in titles: the first 120 characters of the questions.
+        """
         wanted = _valid(TaskFilter, session=session, phases=_phases(phases), text=text)
         return ValueRows(await self._get_client().list_tasks(wanted, maximum), TaskFrameRow.from_view)
 
