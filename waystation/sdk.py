@@ -163,7 +163,8 @@ class AsyncWaystation:
     ) -> ValueRows[TaskView]:
         """Return the newest tasks, at most `maximum`; with `session`, only tasks of that session.
 
-        With `phases` or `text`, return all tasks that are in one of these phases and have this text in their titles.
+        With `phases` or `text`, return all tasks that are in one of these phases and have this text in their titles,
+        which are the first 120 characters of the questions.
         """
         wanted = _valid(TaskFilter, session=session, phases=_phases(phases), text=text)
         return ValueRows(await self._get_client().list_tasks(wanted, maximum), TaskFrameRow.from_view)

@@ -134,7 +134,7 @@ class TaskRuntime:
 
     def get_drawable_budget(self, step_id: str) -> Amount:
         """Return the budget that this agent can draw from its task now."""
-        return compute_drawable_budget(self.state, step_id)
+        return compute_drawable_budget(self.state, step_id, self.start.config.mode)
 
     def get_run(self, step_id: str) -> AgentRun:
         """Return an agent run by the ID of its step."""

@@ -305,7 +305,10 @@ async def test_what_could_be_any_task_is_none_though_there_is_only_one(settings:
     async with remote(settings, keys, "submit", settings.tenant) as client:
         assert await client.resolve_task_id(task[:6]) == task
         for beginning in ("t", "task", "task-"):
-            with pytest.raises(BadInput, match=f"matches {task}: give more characters of the id"):
+            with pytest.raises(
+                BadInput,
+                match=f"'{beginning}' is the beginning of every task id: give more of the id, like {task[:9]}$",
+            ):
                 await client.resolve_task_id(beginning)
 
 

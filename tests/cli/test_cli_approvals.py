@@ -49,6 +49,7 @@ def test_a_command_is_given_again_as_it_was_typed_with_the_request_named() -> No
     again = typed.render_command_for("task-0123456789abcdef", "research-1-1")
     assert again.startswith("waystation approve task-0123456789abcdef --request research-1-1 --add '$0.50' --note ")
     assert shlex.split(again)[-1] == "it's fine"
+    assert typed.render_command_for_all("task-1").startswith("waystation approve task-1 --all --add '$0.50' --note ")
 
 
 def test_who_comes_late_is_told_who_answered_when_and_what() -> None:

@@ -167,6 +167,28 @@ def test_a_list_without_a_server_says_below_it_that_unfinished_tasks_are_as_last
     assert "as last stored" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("given", "is_said"), [([], True), (["--session", "S"], True), (["--since", "30d"], False)])
+def test_a_list_that_ends_early_says_so(
+    given: list[str], is_said: bool, without_server: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(_store_tasks(without_server, 51))
+    assert run(["list", *given, "--json"]) == 0
+    told = capsys.readouterr()
+    assert len(json.loads(told.out)) == (50 if is_said else 51)
+    assert ("These are the newest 50. Find older tasks with --since, --state or --text, " in told.err) is is_said
+
+
+async def _store_tasks(settings: Settings, count: int) -> None:
+    settings.home.mkdir(exist_ok=True)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    for number in range(count):
+        request = TaskRequest(question="Tea?", session="S", request_id=f"r{number}")
+        row = make_task_row(request, settings, await store.get_store_id())
+        await store.register_task(row, ())
+        await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE))
+    await store.aclose()
+
+
 def test_a_list_without_a_task_says_so(three: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert three
     assert run(["list", "--text", "cocoa"]) == 0

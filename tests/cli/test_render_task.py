@@ -61,6 +61,13 @@ http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef\
 """)
 
 
+def test_a_screen_says_what_agents_may_draw_beyond_their_limits() -> None:
+    steps = tuple(step.replace(drawable=Amount(tokens=77_000)) for step in PAUSED_VIEW.steps)
+    assert "\nBeyond its limit, an agent may draw up to 77,000 tokens from what the task has left. " in screen(
+        PAUSED_VIEW.replace(steps=steps)
+    )
+
+
 def test_models_that_differ_by_role_are_shown_with_their_roles() -> None:
     models = {"research": "claude-haiku-5-5", "analysis": "claude-haiku-5-5", "writing": "claude-opus-5-5"}
     assert format_budget(TaskView.from_progress(VIEWED_PROGRESS.replace(models=models))).endswith(

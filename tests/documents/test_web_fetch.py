@@ -219,8 +219,6 @@ async def test_requests_to_one_host_come_one_after_another_with_a_pause(
 async def test_a_denied_domain_is_not_even_asked_for_its_rules(page_reader: SubprocessWebTextExtractor) -> None:
     async with run_site({"/": respond_with("text")}) as site:
         async with open_fetcher(page_reader, domains=DomainPolicy(allow=("*",), deny=("127.0.0.1",))) as web_pages:
-            with pytest.raises(
-                WebPageUnreadableError, match=r"^The settings do not let agents read"
-            ):
+            with pytest.raises(WebPageUnreadableError, match=r"^The settings do not let agents read"):
                 await web_pages.fetch(site.url("/"))
         assert site.visits == []

@@ -54,6 +54,11 @@ def test_a_fork_asks_and_pays_for_nothing_that_was_finished_and_what_cannot_be_f
         assert shell.approve_until_over(fork) == "done"
         shown, again = shell.run_json("show", fork), shell.run("report", fork).stdout
         assert "the request id 'again' was already used in this session" in refused("writing", "--request-id", "again")
+        taken = ("--session", str(shell.run_json("show", task)["session"]), "--request-id", "again")
+        submitted = shell.run("submit", "Another question?", "--docs", str(documents), *taken)
+        assert submitted.returncode == 2
+        assert "the request id 'again' was already used in this session" in submitted.stderr
+        assert "Budget" not in submitted.stderr, "a refused task has no summary"
 
         assert {call.step for call in server.answered[answered:]} == ANEW
         assert shown["reused_work"] == {"task_id": task, "agents": sorted(KEPT), "payers": {}}

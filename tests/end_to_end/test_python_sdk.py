@@ -90,7 +90,7 @@ def test_a_task_from_a_script_and_from_a_notebook_whose_own_loop_runs(address: s
             assert early.phase == "paused"
             assert ws.deliver(early, by="Ada", note="The board meets.") == "done"
             assert ws.wait(early, through_pauses=True).phase == "partial"
-            with pytest.raises(BadInput, match="is not running"):
+            with pytest.raises(BadInput, match="has already ended: partial; `waystation report"):
                 ws.deliver(early)
             with pytest.raises(UnknownTask):
                 ws.task("task-0123456789abcdef")

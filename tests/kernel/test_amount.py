@@ -9,6 +9,7 @@ from waystation.kernel.amount import (
     format_limit,
     format_usd,
     format_used_amount,
+    parse_bounded_limit,
     parse_limit,
 )
 
@@ -69,6 +70,14 @@ def refusal(text: str) -> str:
 def test_what_is_no_limit_is_refused_with_what_it_should_look_like() -> None:
     refusals = {text: refusal(text) for text in NO_LIMITS}
     assert {text: said for text, said in refusals.items() if " is not an amount" not in said} == {}
+
+
+def test_the_refusal_of_a_fraction_of_a_microdollar_says_how_many_decimals_dollars_have() -> None:
+    for text in ("$0.000000001", "600k+$1.1234567"):
+        assert refusal(text).endswith("; dollars have at most six decimals")
+        with pytest.raises(ValueError, match=r"is not an amount; dollars have at most six decimals$"):
+            parse_bounded_limit(text, Amount())
+    assert parse_limit("$0.000001") == Limit(micro_usd=1)
 
 
 ODD_COMMAS_AND_DIGITS = (

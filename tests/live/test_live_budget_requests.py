@@ -138,7 +138,7 @@ async def test_it_is_told_where_answers_were_sent_from_also_to_earlier_runs_of_t
 
 
 @pytest.mark.parametrize("mode", list(BudgetMode))
-async def test_in_every_mode_it_is_noted_once_that_an_agent_has_nearly_spent_its_budget(
+async def test_a_note_that_an_agent_has_nearly_spent_its_budget_goes_when_the_agent_ends(
     mode: BudgetMode, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with (
@@ -147,10 +147,11 @@ async def test_in_every_mode_it_is_noted_once_that_an_agent_has_nearly_spent_its
     ):
         await counter.submit(under=make_tight_budget_config(mode))
         if mode is BudgetMode.APPROVAL:
-            await wait_for_both_requests(counter.get_task_handle())
+            paused = await wait_for_both_requests(counter.get_task_handle())
+            noted = [note for note in paused.notes if note.startswith(("harbours has spent", "tides has spent"))]
+            spent = f"has spent 94 % of its budget: {5 * CALL_TOKENS:,} of {STEP_SHARE_TOKENS:,} tokens."
+            assert sorted(noted) == [f"harbours {spent}", f"tides {spent}"]
             for request_id in ("harbours-1", "tides-1"):
                 await counter.get_task_handle().signal(APPROVE_BUDGET, {"request_id": request_id})
         progress = await counter.get_task_handle().result()
-    noted = [note for note in progress.notes if note.startswith(("harbours has spent", "tides has spent"))]
-    spent = f"has spent 94 % of its budget: {5 * CALL_TOKENS:,} of {STEP_SHARE_TOKENS:,} tokens."
-    assert sorted(noted) == [f"harbours {spent}", f"tides {spent}"]
+    assert not [note for note in progress.notes if "of its budget" in note]

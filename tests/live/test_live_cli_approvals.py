@@ -42,7 +42,9 @@ async def test_of_two_open_requests_each_gets_its_command_and_nothing_is_sent(
         await counter.submit(under=make_tight_budget_config())
         task = (await wait_for_both_requests(counter.get_task_handle())).task_id
         typed = AnswerCommand("approve", task, (), {"--add": "9k"})
-        with pytest.raises(BadInput, match=f"{task} has 2 open requests: choose one with --request, as above"):
+        with pytest.raises(
+            BadInput, match=f"{task} has 2 open requests: run one of .*`waystation approve {task} --all"
+        ):
             await answer_request(client, typed, partial(approve, client, "Ada"))
         assert (await client.get_task(task)).rejected_messages == ()
     told = capsys.readouterr().err.splitlines()

@@ -6,6 +6,7 @@ from tests.support.task_model import make_task_config
 from tests.support.task_states import NOON, finish_agent, make_leg_state, request_budgets
 from tests.tasks.test_task_delegation import delegate_work, deliver_result, make_subagent_orders, make_working_state
 from waystation.agents.leg import BudgetExhausted, OperatorActionRequired, SubagentsRequested
+from waystation.budgets.budget import BudgetMode
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.reallocation import (
     FREED_BUDGET_NOTE,
@@ -84,10 +85,8 @@ def test_a_parent_at_work_gives_nothing_and_a_task_gives_what_it_has_left() -> N
 
 def told(state: TaskState, step_id: str) -> int:
     """What a status counts for this agent: what it has left, and what it could draw."""
-    run = state.runs[step_id]
-    return (
-        run.limit.remaining_after(run.totals.spent).increase_by(compute_drawable_budget(state, step_id)).amount.tokens
-    )
+    run, drawable = state.runs[step_id], compute_drawable_budget(state, step_id, BudgetMode.APPROVAL)
+    return run.limit.remaining_after(run.totals.spent).increase_by(drawable).amount.tokens
 
 
 def test_what_an_agent_is_told_is_left_does_not_grow_when_it_draws() -> None:

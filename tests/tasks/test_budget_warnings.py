@@ -20,15 +20,17 @@ from waystation.agents.action_approvals import TopUpPolicy
 from waystation.agents.leg import LegOutcome, TurnLimitReached
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.approvals import ApprovalContext, grant_in_advance
+from waystation.tasks.progress import build_task_progress
 from waystation.tasks.reallocation import draw_from_task
 from waystation.tasks.session import SessionBudgetAnswer
 from waystation.tasks.state import TaskState
+from waystation.tasks.task import TaskPhase
 
 FIRST = "research-1 has spent 98 % of its budget: 29,500 of 30,000 tokens."
 
 
 def warnings(state: TaskState) -> list[str]:
-    return [note for note in state.notes if "of its budget" in note]
+    return [note for note in build_task_progress(state, REF, TASK_CONFIG, "Why?").notes if "of its budget" in note]
 
 
 def used(tokens: int) -> LegOutcome:
@@ -57,9 +59,9 @@ def test_a_level_is_warned_of_once_however_often_it_is_looked_at_and_carried_on(
 
 def test_after_a_raise_by_a_person_it_is_warned_of_once_more_with_the_new_limit() -> None:
     state = granted(request_budgets(make_working_state(), "research-1"), 30_000)
-    assert warnings(state) == [FIRST]
+    assert warnings(state) == []
     state = apply_leg_outcome(apply_leg_outcome(state, "research-1", used(50_000)), "research-1", used(59_000))
-    assert warnings(state) == [FIRST, "research-1 has spent 83 % of its budget: 50,000 of 60,000 tokens."]
+    assert warnings(state) == ["research-1 has spent 83 % of its budget: 50,000 of 60,000 tokens."]
 
 
 def test_what_an_agent_draws_from_its_task_or_was_authorised_in_advance_makes_no_second_warning() -> None:
@@ -72,7 +74,14 @@ def test_what_an_agent_draws_from_its_task_or_was_authorised_in_advance_makes_no
     )
     assert answer is not None
     state = state.with_approval_request(answer).after_grant("research-1", answer.granted)
-    assert warnings(apply_leg_outcome(state, "research-1", used(48_000))) == [FIRST]
+    assert warnings(apply_leg_outcome(state, "research-1", used(48_000))) == []
+
+
+def test_a_warning_goes_when_its_agent_or_its_task_has_ended() -> None:
+    state = apply_leg_outcome(make_working_state(), "research-1", used(29_500))
+    assert warnings(state) == [FIRST]
+    assert warnings(finish_agent(state, "research-1", tokens=29_900)) == []
+    assert warnings(state.end_task(TaskPhase.CANCELLED)) == []
 
 
 def test_an_agent_that_has_handed_in_needs_no_warning() -> None:

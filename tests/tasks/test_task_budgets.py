@@ -7,13 +7,15 @@ from hypothesis import strategies as st
 from tests.support.task_states import NOON, PLAN, REF, TASK_CONFIG, apply_leg_outcome
 from waystation.agents.agent_run import RequestBudget
 from waystation.agents.leg import AgentFinished, BudgetExhausted, LegState
-from waystation.budgets.budget import BudgetAccount, RunUsage
+from waystation.budgets.budget import BudgetAccount, BudgetMode, RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
 from waystation.tasks.progress import build_task_progress
-from waystation.tasks.reallocation import draw_budget, draw_from_task, should_wait_for_release
+from waystation.tasks.reallocation import compute_drawable_budget, draw_budget, draw_from_task, should_wait_for_release
 from waystation.tasks.session import SessionBudgetAnswer
 from waystation.tasks.state import UNFIT_SHARES_NOTE, TaskState
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import TaskView
 
 PLANNING = RunUsage(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
 NUMBERS = st.none() | st.integers(0, 400_000)
@@ -102,6 +104,27 @@ def test_people_see_spent_and_reserved_in_both_units() -> None:
     assert progress.budget.spent == Amount(tokens=7_000, micro_usd=100_000)
     assert progress.budget.reserved == Amount(micro_usd=300_000)
     assert progress.steps[0].limit == Limit(micro_usd=100_000)
+
+
+def test_people_see_what_an_agent_could_draw_beyond_its_limit_as_the_agent_does() -> None:
+    state = working(Limit(tokens=200_000), Limit(tokens=30_000))
+    drawable = compute_drawable_budget(state, "research-1", BudgetMode.APPROVAL)
+    assert drawable.tokens > 30_000
+    view = TaskView.from_progress(build_task_progress(state, REF, TASK_CONFIG, "Why?"))
+    assert [step.drawable for step in view.steps] == [drawable, Amount(), Amount(), Amount()]
+    assert view.format_drawable_budget() == (
+        f"Beyond its limit, an agent may draw up to {drawable.tokens:,} tokens from what the task has left. "
+        "The budget that agents see includes this amount."
+    )
+    over = TaskView.from_progress(build_task_progress(state.end_task(TaskPhase.CANCELLED), REF, TASK_CONFIG, "Why?"))
+    assert over.format_drawable_budget() == ""
+
+
+def test_in_mode_hard_an_agent_draws_nothing_and_is_not_told_that_it_could() -> None:
+    state, hard = working(Limit(tokens=200_000), Limit(tokens=30_000)), TASK_CONFIG.replace(mode=BudgetMode.HARD)
+    assert compute_drawable_budget(state, "research-1", BudgetMode.HARD) == Amount()
+    view = TaskView.from_progress(build_task_progress(state, REF, hard, "Why?"))
+    assert view.format_drawable_budget() == ""
 
 
 FLOOR = Amount(tokens=4_000)

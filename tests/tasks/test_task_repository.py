@@ -176,7 +176,9 @@ async def test_an_unknown_task_is_said_to_be_unknown(store: SqlStore) -> None:
         store.add_audit_entry("task-0", LATE),
         store.save_task_progress("task-0", progress(TaskPhase.DONE)),
     ):
-        with pytest.raises(UnknownTask, match=r"^no task task-0 in this store: `waystation list` shows all tasks$"):
+        with pytest.raises(
+            UnknownTask, match=r"^no task task-0 in this store: `waystation list` shows the newest tasks$"
+        ):
             await attempt
     assert await store.get_newest_plan("task-0", SYSTEM_SCOPE) is None
     assert (

@@ -68,6 +68,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                     "cost_usd": None,
                     "limit": {"tokens": 30000, "usd": None},
                     "spent": {"tokens": 29500, "usd": 0.0},
+                    "drawable": {"tokens": 0, "usd": 0.0},
                     "reason": "",
                 },
                 {
@@ -89,6 +90,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                     "cost_usd": None,
                     "limit": {"tokens": None, "usd": None},
                     "spent": {"tokens": 0, "usd": 0.0},
+                    "drawable": {"tokens": 0, "usd": 0.0},
                     "reason": "",
                 },
             ],

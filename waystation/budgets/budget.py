@@ -236,18 +236,27 @@ class BudgetLevel(NamedTuple):
     verb: str = "spent"
 
 
+class BudgetWarning(Value):
+    """A warning that most of a level's budget is used, with the numbers at that time."""
+
+    text: str
+    limit: Limit
+    """The level's limit at that time: under another one, the text is out of date."""
+
+
 def collect_budget_warnings(
     warned: Mapping[str, int], levels: Iterable[BudgetLevel]
-) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return the levels already warned about, with their number of raises at that time, and the new warnings.
+) -> tuple[dict[str, int], dict[str, BudgetWarning]]:
+    """Return the levels already warned about, with their number of raises at that time, and the new warnings by level.
 
     A level is warned about once, and once more after each raise by a person.
     """
-    known, notes = dict(warned), list[str]()
+    known, new = dict(warned), dict[str, BudgetWarning]()
     for level in levels:
         share = level.limit.compute_used_share(level.used)
         if share >= WARN_SHARE and known.get(level.name, -1) < level.times_raised:
             known[level.name] = level.times_raised
             used = format_used_amount(level.used, level.limit)
-            notes.append(f"{level.name} has {level.verb} {int(share * 100)} % of its budget: {used}.")
-    return known, tuple(notes)
+            text = f"{level.name} has {level.verb} {int(share * 100)} % of its budget: {used}."
+            new[level.name] = BudgetWarning(text=text, limit=level.limit)
+    return known, new

@@ -103,8 +103,15 @@ class AnswerCommand(NamedTuple):
 
     def render_command_for(self, task_id: str, request_id: str) -> str:
         """Return the same command for this request."""
+        return self._render_command(task_id, "--request", request_id)
+
+    def render_command_for_all(self, task_id: str) -> str:
+        """Return the same command for all open budget requests."""
+        return self._render_command(task_id, "--all")
+
+    def _render_command(self, task_id: str, *chosen: str) -> str:
         options = [word for name, value in self.options.items() if value for word in (name, value)]
-        return shlex.join(["waystation", self.command, task_id, "--request", request_id, *options])
+        return shlex.join(["waystation", self.command, task_id, *chosen, *options])
 
 
 async def answer_request(client: Client, typed: AnswerCommand, send: Send) -> AnswerResult:
@@ -169,9 +176,10 @@ def _only_one(typed: AnswerCommand, view: TaskView) -> str | None:
     if len(waiting) > 1:
         for one in waiting:
             print_message(typed.render_command_for(task_id, one.approval.request_id))
+        together = f", or answer all budget requests with `{typed.render_command_for_all(task_id)}`"
         raise BadInput(
-            f"{task_id} has {len(waiting)} open requests: choose one with --request, as above, or answer all budget "
-            "requests with --all"
+            f"{task_id} has {len(waiting)} open requests: run one of the commands above"
+            f"{'' if typed.options.get('--finish') == 'cancel' else together}"
         )
     if waiting and waiting[0].approval.action is not None and typed.command == "approve":
         print_message(format_request(waiting[0], local_now(), console.progress.width))

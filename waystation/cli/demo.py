@@ -12,13 +12,14 @@ from waystation.cli.follow import (
     DemoApprovalResponder,
     ask_at_terminal,
     get_exit_code,
+    print_submission,
     watch_task,
     write_report_versions,
 )
 from waystation.cli.options import JsonOption
 from waystation.cli.platform import ensure_platform_running, stop_on_signals
 from waystation.cli.render import format_count
-from waystation.cli.submit import print_task_summary, submit_and_report
+from waystation.cli.submit import print_task_summary, submit_task
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.document_loading import load_documents, write_package_documents
@@ -125,8 +126,9 @@ async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *
     print_message(f"Documents: the descriptions of {len(documents)} of the {len(installed)} installed Python packages.")
     async with await Client.connect(settings) as client:
         row = await client.prepare_task(request)
+        submitted = await submit_task(client, row, documents)
         print_task_summary(settings, row, len(documents))
-        submitted = await submit_and_report(client, row, documents)
+        print_submission(submitted)
         view = await watch_task(
             client, submitted.task_id, ask_at_terminal if can_ask() else DemoApprovalResponder(room)
         )

@@ -22,7 +22,7 @@ from waystation.kernel.amount import (
     Amount,
     Limit,
     describe_forgotten_unit,
-    format_comma_hint,
+    format_number_hint,
     format_tokens_short,
     format_usd,
     parse_bounded_limit,
@@ -126,7 +126,7 @@ def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MAX_AMOUN
     try:
         tokens = parse_token_amount(text)
     except ValueError as error:
-        raise BadInput(f"{allowed}, not {sanitize_line(text)!r}{format_comma_hint(text)}") from error
+        raise BadInput(f"{allowed}, not {sanitize_line(text)!r}{format_number_hint(text)}") from error
     if not lowest <= tokens <= highest:
         raise BadInput(f"{allowed}; {sanitize_line(text)!r} is outside this range")
     return tokens

@@ -123,6 +123,7 @@ def render_task_screen(view: TaskView, now: datetime, width: int) -> RenderableT
     ]
     if view.steps:
         lines.append(build_steps_table(view))
+        lines += [_words(text, "dim") for text in filter(None, [view.format_drawable_budget()])]
     lines += [_words(line, "cyan") for line in format_agent_activity(view, now)]
     lines += [_words(line) for line in _oversight(view)]
     lines += [_words(line, "dim") for line in _newest_compactions(view)]

@@ -47,7 +47,7 @@ from waystation.kernel.files import write_private_file
 from waystation.kernel.value import Value
 from waystation.models.prices import load_prices
 from waystation.models.profiles import OFFLINE_MODEL, PRICE_SOURCE, Price, find_price, get_model_profile
-from waystation.planning.plan import PLANNING_ID
+from waystation.planning.plan import PLANNING_ID, RESERVED_STEP_ID_PATTERN
 from waystation.plugins.exports.page import NO_DETAILS, SourceDetails
 from waystation.reports.changes import ReportChanges, compare_reports, render_claim_with_citations
 from waystation.reports.cited_sentences import extract_cited_sentences
@@ -466,16 +466,29 @@ def _list_agents(task: str, *, as_json: bool) -> None:
         return
     for agent in agents:
         print_text(f"{agent.id}  {agent.role}")
-    print_message(f"Choose an agent: `waystation transcript {task_id} --agent {agents[-1].id}`")
+    steps = [agent.id for agent in agents if not RESERVED_STEP_ID_PATTERN.fullmatch(agent.id)]
+    chosen = (steps or [PLANNING_ID])[-1]
+    print_message(f"Choose an agent: `waystation transcript {task_id} --agent {chosen}`")
 
 
 async def _agents(task: str) -> tuple[str, list[AgentView]]:
     async with await connect_client(Settings()) as client:
         task_id = await client.resolve_task_id(task)
-        view = await client.get_task(task_id)
+        view, bill = await client.get_task(task_id), await client.get_bill(task_id)
     require_not_forgotten(task_id, view.title)
-    planner = AgentView(id=PLANNING_ID, role="planning")
-    return task_id, [planner, *(AgentView(id=step.id, role=step.role) for step in view.steps)]
+    agents = [AgentView(id=PLANNING_ID, role="planning"), *(AgentView(id=one.id, role=one.role) for one in view.steps)]
+    return task_id, [*agents, *_list_oversight_agents(bill)]
+
+
+OVERSIGHT_ROLES = {"review": "reviewing", "revision": "planning"}
+"""Roles of the agents that review the report and revise the plan, by the beginning of their ids."""
+
+
+def _list_oversight_agents(bill: CostBreakdown) -> list[AgentView]:
+    """List the agents that reviewed the report or revised the plan, in the order of their first call."""
+    called = dict.fromkeys([line.agent for line in bill.lines] + [call.agent for call in bill.possibly_billed])
+    found = [agent for agent in called if RESERVED_STEP_ID_PATTERN.fullmatch(agent) and agent != PLANNING_ID]
+    return [AgentView(id=agent, role=OVERSIGHT_ROLES[agent.partition("-")[0]]) for agent in found]
 
 
 @app.command()

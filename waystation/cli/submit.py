@@ -230,12 +230,13 @@ async def _submit(
     async with await connect_client(settings) as client:
         documents = loaded.documents or await _known_documents(client, request.session)
         row = await client.prepare_task(request)
+        submitted = await submit_task(client, row, documents)
         print_task_summary(settings, row, len(documents))
         if verbose:
             print_task_config(settings, row)
         _print_servers(row, inherited=request.servers is None)
         _warn_about_skill_folders(documents)
-        submitted = await submit_and_report(client, row, documents)
+        print_submission(submitted)
         return await watch_and_print_result(client, settings, submitted.task_id, detach=detach, as_json=as_json)
 
 
@@ -410,12 +411,10 @@ def _span(span: timedelta) -> str:
     return format_count(minutes, "minute")
 
 
-async def submit_and_report(client: Client, row: TaskRow, documents: tuple[SourceDocument, ...]) -> SubmittedTask:
-    """Submit the task, and print what a person should know about it."""
+async def submit_task(client: Client, row: TaskRow, documents: tuple[SourceDocument, ...]) -> SubmittedTask:
+    """Submit the task. Its summary is printed afterwards, because a task that was refused has none."""
     await warn_if_unattended(client)
     try:
-        submitted = await client.submit(row, documents)
+        return await client.submit(row, documents)
     except Unreachable as error:
         raise Unreachable(f"{error}. To retry safely, add --request-id {row.request.request_id}") from error
-    print_submission(submitted)
-    return submitted

@@ -17,6 +17,7 @@ from waystation.cli.options import (
 )
 from waystation.cli.render import NOTHING, PHASE_STYLES, format_columns, format_count, shorten_task_id
 from waystation.client import connect_client
+from waystation.client.store_queries import DEFAULT_TASK_LIMIT
 from waystation.config.settings import Settings
 from waystation.kernel.amount import (
     UNLIMITED,
@@ -122,21 +123,26 @@ def list_tasks(
         typer.Option(metavar="DATE", help="Only tasks submitted after this: a date (2026-11-01) or an age (12h)."),
     ] = None,
     text: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only tasks whose title in the list contains this text.")
+        str,
+        typer.Option(metavar="TEXT", help="Only tasks with this text in the first 120 characters of the question."),
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """List the newest tasks, including those that Temporal has deleted. With a filter, list all tasks that match."""
+    """List the newest 50 tasks, including those that Temporal has deleted.
+
+    With --state, --since or --text, list all tasks that match.
+    """
     now = local_now()
     submitted = parse_past_moment(since, "--since", now)
-    views = asyncio.run(_tasks(TaskFilter(session=session, phases=frozenset(state or ()), since=submitted, text=text)))
+    wanted = TaskFilter(session=session, phases=frozenset(state or ()), since=submitted, text=text)
+    views = asyncio.run(_tasks(wanted))
     if as_json:
-        _print_remarks(views)
+        _print_remarks(views, wanted)
         print_json(list(views))
         return
     for line in format_task_lines(views, now, result.width):
         result.print(line, soft_wrap=True)
-    _print_remarks(views)
+    _print_remarks(views, wanted)
     if result.width < WIDE_LIST_COLUMNS and views:
         print_message(format_phase_legend(views))
     elif not views:
@@ -145,8 +151,15 @@ def list_tasks(
         )
 
 
-def _print_remarks(views: Sequence[TaskView]) -> None:
-    """Print each remark once; of tasks that do not answer, with what the list shows of them."""
+def _print_remarks(views: Sequence[TaskView], wanted: TaskFilter) -> None:
+    """Print whether the list ends early, and each remark once; of tasks that do not answer, with what the list shows of
+    them.
+    """
+    if len(views) == DEFAULT_TASK_LIMIT and not wanted.narrows:
+        print_message(
+            f"These are the newest {DEFAULT_TASK_LIMIT}. Find older tasks with --since, --state or --text, "
+            "as in `waystation list --since 30d`"
+        )
     for remark in sorted({view.remark for view in views if view.remark}):
         stored = sum(view.remark == remark and not view.phase.over for view in views)
         shown = f" ({format_count(stored, 'unfinished task')} shown as last stored)" if stored else ""

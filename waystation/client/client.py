@@ -586,6 +586,10 @@ class Client:
         """
         with translating_input_faults():
             given = DeliverInput(note=note).sign(by)
+        view = await self.get_task(task_id)
+        if view.over:
+            read = f"; `waystation report {task_id}` prints its report" if view.reports else ""
+            raise BadInput(f"{task_id} has already ended: {view.phase}{read}")
         return await self.send(task_id, DELIVERY, given)
 
     async def _resolve_only_request(self, task_id: str, *, approving: bool) -> str | AnswerResult | None:

@@ -249,7 +249,7 @@ async def select_task_ids(client: Client, settings: Settings, selection: TaskSel
     async with aclosing(await open_store(settings)) as store:
         rows = await _rows(client, store, settings, selection)
     if not rows:
-        raise BadInput("no task in this store matches: `waystation list` shows all tasks")
+        raise BadInput("no task in this store matches: `waystation list` shows the newest tasks")
     running = [row.ref.task_id for row in rows if not await _over(client, row)]
     if running and selection.ended_before is None:
         raise BadInput(

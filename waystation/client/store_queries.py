@@ -108,23 +108,31 @@ async def list_task_rows(store: SqlStore, tenant: str, task_filter: TaskFilter, 
     return list(rows)
 
 
+EXAMPLE_CHARACTERS = len("task-") + 4
+"""Beginning of an id that an error shows as an example."""
+
+
 async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> str:
     """Return the tenant's only task id that starts with `prefix`, with or without `task-`.
 
-    Raises UnknownTask; BadInput if several do.
+    Raises UnknownTask; BadInput if several do, or if every id starts with it.
     """
     if not prefix.strip():
-        raise BadInput("the task id is empty: `waystation list` shows all tasks")
+        raise BadInput("the task id is empty: `waystation list` shows the newest tasks")
     any_task = "task-".startswith(prefix)
     wanted = prefix if prefix.startswith("task-") or any_task else f"task-{prefix}"
     found = await store.find_task_ids(wanted, reader)
     match found:
         case ():
-            raise UnknownTask(f"no task starts with {prefix!r} in this store: `waystation list` shows all tasks")
+            raise UnknownTask(f"no task starts with {prefix!r} in this store: `waystation list` shows the newest tasks")
         case (only,) if not any_task:
             return only
         case _ if wanted in found:
             return wanted
+        case (only,):
+            raise BadInput(
+                f"{prefix!r} is the beginning of every task id: give more of the id, like {only[:EXAMPLE_CHARACTERS]}"
+            )
         case _:
             raise BadInput(f"{prefix!r} matches {', '.join(found[:5])}: give more characters of the id")
 

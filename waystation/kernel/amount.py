@@ -183,9 +183,13 @@ def format_used_amount(spent: Amount, limit: Limit) -> str:
     return " and ".join(parts)
 
 
-def format_comma_hint(text: str) -> str:
-    """Return a hint on how commas are read, to append to an error about `text`; empty if `text` has no comma."""
-    return "; a comma only separates thousands, as in $1,250.50: write decimals with a point" if "," in text else ""
+_LONG_FRACTION = compile_bounded(r"\$[^+.]{0,100}\.\d{7}", re.ASCII)
+
+
+def format_number_hint(text: str) -> str:
+    """Return a hint on commas and on decimals of dollars, to append to an error about `text`; empty if it has none."""
+    hint = "; a comma only separates thousands, as in $1,250.50: write decimals with a point" if "," in text else ""
+    return f"{hint}; dollars have at most six decimals" if _LONG_FRACTION.search(text) else hint
 
 
 def parse_token_amount(text: str) -> int:
@@ -200,7 +204,7 @@ def parse_token_amount(text: str) -> int:
         if (tokens := number * factor) == int(tokens):
             return int(tokens)
     raise ValueError(
-        f"{text!r} is not an amount of tokens: write it like 600k, 1.5M or 600_000{format_comma_hint(text)}"
+        f"{text!r} is not an amount of tokens: write it like 600k, 1.5M or 600_000{format_number_hint(text)}"
     )
 
 
@@ -214,7 +218,7 @@ def parse_limit(text: str) -> Limit:
     for part in text.split("+"):
         money = _DOLLARS.fullmatch(part.strip())
         if money is None and ("$" in part or not part.strip()):
-            raise ValueError(f"{text!r} is not an amount: write {LIMIT_FORMAT_HINT}{format_comma_hint(text)}")
+            raise ValueError(f"{text!r} is not an amount: write {LIMIT_FORMAT_HINT}{format_number_hint(text)}")
         unit = "tokens" if money is None else "micro_usd"
         if unit in units:
             raise ValueError(f"{text!r} names {'tokens' if money is None else 'dollars'} twice")
@@ -249,7 +253,7 @@ def parse_bounded_limit(text: str, minimum: Amount, maximum: Amount = MAX_AMOUNT
         limit = parse_limit(text)
     except ValueError as error:
         raise ValueError(
-            f"{LIMIT_FORMAT_HINT}; {text[:_MAX_REPEATED_CHARACTERS]!r} is not an amount{format_comma_hint(text)}"
+            f"{LIMIT_FORMAT_HINT}; {text[:_MAX_REPEATED_CHARACTERS]!r} is not an amount{format_number_hint(text)}"
         ) from error
     ranges = ((limit.tokens, minimum.tokens, maximum.tokens), (limit.micro_usd, minimum.micro_usd, maximum.micro_usd))
     if not all(given is None or lowest <= given <= highest for given, lowest, highest in ranges):

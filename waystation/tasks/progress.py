@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import get_parent_id
-from waystation.budgets.budget import RunUsage, sum_run_usage
+from waystation.budgets.budget import BudgetMode, RunUsage, sum_run_usage
 from waystation.context.compaction import CompactionTotals
 from waystation.context.transcript import CallIntent, Charge
 from waystation.kernel.amount import Amount, Limit, format_used_amount
@@ -19,6 +19,7 @@ from waystation.kernel.value import Value
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.planning.plan import Step
 from waystation.privacy.policy import RedactionPolicy, truncate_redacted
+from waystation.tasks.reallocation import compute_drawable_budget
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import (
     ApprovalRequest,
@@ -98,7 +99,7 @@ def build_task_progress(
         title=title,
         model=config.default.model,
         models=config.models,
-        steps=tuple(iter_step_progress(state)),
+        steps=tuple(_with_drawable(state, step, config.mode) for step in iter_step_progress(state)),
         budget=BudgetProgress(
             limit=state.account.limit,
             spent=state.totals.spent,
@@ -118,11 +119,18 @@ def build_task_progress(
         reused=state.reused,
         revisions=state.oversight.revisions,
         reviews=state.oversight.reviews,
-        notes=state.notes,
+        notes=(*state.notes, *state.shown_warnings),
         privacy=privacy,
         report=state.report,
         reports=state.reports,
     )
+
+
+def _with_drawable(state: TaskState, step: StepProgress, mode: BudgetMode) -> StepProgress:
+    run = state.runs.get(step.id)
+    if run is None or run.phase == "delivered" or state.is_ending:
+        return step
+    return step.replace(drawable=compute_drawable_budget(state, step.id, mode))
 
 
 MAX_PROGRESS_BYTES = 160_000

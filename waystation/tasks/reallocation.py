@@ -7,6 +7,7 @@ from datetime import datetime
 
 from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import get_parent_id
+from waystation.budgets.budget import BudgetMode
 from waystation.kernel.amount import Amount
 from waystation.planning.plan import Step
 from waystation.tasks.state import OVERSIGHT_RESERVATION, TaskState
@@ -46,8 +47,13 @@ def draw_from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
     return state.replace(account=account), amount
 
 
-def compute_drawable_budget(state: TaskState, step_id: str) -> Amount:
-    """Return all that a run could draw now: released by siblings, unreserved, and what others can spare."""
+def compute_drawable_budget(state: TaskState, step_id: str, mode: BudgetMode) -> Amount:
+    """Return all that a run could draw now: released by siblings, unreserved, and what others can spare.
+
+    In mode `hard`, a run draws nothing.
+    """
+    if mode is BudgetMode.HARD:
+        return Amount()
     parent = state.runs.get(get_parent_id(step_id) or "")
     handed_back = parent.released_budget if parent is not None and parent.phase == "delegating" else Amount()
     return sum(_spare(state, step_id).values(), handed_back + state.account.unreserved.amount)

@@ -13,7 +13,14 @@ from waystation.agents.agent_run import AgentRun, build_budget_forecast
 from waystation.agents.delegation import SubagentOrder, SubagentProgress, SubagentResult, get_parent_id
 from waystation.agents.leg import AgentConfig
 from waystation.agents.task_messages import TaskMessage
-from waystation.budgets.budget import BudgetAccount, BudgetLevel, RunUsage, collect_budget_warnings, sum_run_usage
+from waystation.budgets.budget import (
+    BudgetAccount,
+    BudgetLevel,
+    BudgetWarning,
+    RunUsage,
+    collect_budget_warnings,
+    sum_run_usage,
+)
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.json_chunks import JsonChunk, join_json, split_json
@@ -36,6 +43,8 @@ from waystation.tasks.task import ApprovalRequest, RejectedMessage, ReportVersio
 
 MAX_SHOWN_REJECTIONS = 20
 UNFIT_SHARES_NOTE = "The shares of the plan's steps do not fit this budget; every step gets an equal part."
+TASK_LEVEL, SESSION_LEVEL = "The task", "The session"
+"""Names of the levels above the agents, as in warnings."""
 OVERSIGHT_RESERVATION = "(oversight)"
 """Key of the reservation for revisions and reviews in the task's account; no step has this name."""
 
@@ -70,6 +79,8 @@ class TaskState(Value):
     notes: tuple[str, ...] = ()
     budget_warnings: dict[str, int] = {}
     """By level: how often people had raised it when its last warning was noted."""
+    noted_warnings: dict[str, BudgetWarning] = {}
+    """By level: its last warning."""
     session_requests: int = 0
     """Number of budget requests to the session; part of a request's ID."""
     answered_session_requests: tuple[str, ...] = ()
@@ -215,7 +226,7 @@ class TaskState(Value):
         state = state.replace(
             runs={**state.runs, step_id: run}, account=account, notes=merge_unique(self.notes, run.notes)
         )
-        task = BudgetLevel("The task", state.totals.spent, account.limit, self._raises())
+        task = BudgetLevel(TASK_LEVEL, state.totals.spent, account.limit, self._raises())
         agent = BudgetLevel(step_id, run.totals.spent, run.limit, self._raises(step_id))
         return state.with_budget_warnings(*((task,) if delivered else (agent, task))).with_pause_phase()
 
@@ -236,8 +247,19 @@ class TaskState(Value):
 
     def with_budget_warnings(self, *levels: BudgetLevel) -> "TaskState":
         """Note each level that is nearly spent, unless it was noted since it was last raised."""
-        warned, notes = collect_budget_warnings(self.budget_warnings, levels)
-        return self.replace(budget_warnings=warned, notes=merge_unique(self.notes, notes)) if notes else self
+        warned, new = collect_budget_warnings(self.budget_warnings, levels)
+        return self.replace(budget_warnings=warned, noted_warnings={**self.noted_warnings, **new}) if new else self
+
+    @property
+    def shown_warnings(self) -> tuple[str, ...]:
+        """The budget warnings that still hold: none of an ended agent or task, and none for an earlier limit."""
+        if self.is_ending:
+            return ()
+        limits = {step_id: run.limit for step_id, run in self.runs.items() if run.phase != "delivered"}
+        limits[TASK_LEVEL] = self.account.limit
+        if SESSION_LEVEL in self.noted_warnings:
+            limits[SESSION_LEVEL] = self.noted_warnings[SESSION_LEVEL].limit
+        return tuple(one.text for level, one in self.noted_warnings.items() if limits.get(level) == one.limit)
 
     def _raises(self, step_id: str | None = None) -> int:
         """Return how often people have granted more, to one step's agent or to all."""
@@ -266,7 +288,7 @@ class TaskState(Value):
             answered_session_requests=(*self.answered_session_requests, answer.request_id),
         )
         return given.with_budget_warnings(
-            BudgetLevel("The session", answer.used, answer.limit, verb="spent or reserved")
+            BudgetLevel(SESSION_LEVEL, answer.used, answer.limit, verb="spent or reserved")
         )
 
     def with_report_version(self, version: ReportVersion) -> "TaskState":

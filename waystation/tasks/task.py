@@ -326,6 +326,8 @@ class StepProgress(Value):
     cost_micro_usd: int | None = None
     limit: Limit = Limit()
     spent: Amount = Amount()
+    drawable: Amount = Amount()
+    """What the agent could draw from its task now, beyond its limit."""
     reason: str = ""
 
 

@@ -307,7 +307,7 @@ def parse_task_row(row: Row[tuple[object, ...]]) -> TaskRow:
 
 def build_unknown_task_error(task_id: str) -> UnknownTask:
     """Build the error about a missing task."""
-    return UnknownTask(f"no task {task_id} in this store: `waystation list` shows all tasks")
+    return UnknownTask(f"no task {task_id} in this store: `waystation list` shows the newest tasks")
 
 
 class SqlCostRepository(SqlRepository):

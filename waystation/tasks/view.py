@@ -179,6 +179,8 @@ class StepView(Value):
     """Null if a model without a known price was used."""
     limit: ShownLimit
     spent: ShownAmount
+    drawable: ShownAmount
+    """What the agent could draw from its task now, beyond its limit. The budget left that an agent sees includes it."""
     reason: str
     """Why it ended early."""
 
@@ -195,6 +197,7 @@ class StepView(Value):
             cost_usd=to_usd(step.cost_micro_usd),
             limit=step.limit,
             spent=step.spent,
+            drawable=step.drawable,
             reason=step.reason,
         )
 
@@ -740,6 +743,18 @@ class TaskView(Value):
         """Return the totals of all compactions of these agents; of all agents by default."""
         totals = self.compaction_totals.items()
         return sum((one for agent, one in totals if agents is None or agent in agents), CompactionTotals())
+
+    def format_drawable_budget(self) -> str:
+        """Format what agents may draw beyond their limits, as a sentence; empty if that is nothing."""
+        most = Amount()
+        for step in self.steps:
+            most = most.max_with(step.drawable)
+        if self.over or most.is_zero:
+            return ""
+        return (
+            f"Beyond its limit, an agent may draw up to {format_amount(most)} from what the task has left. "
+            "The budget that agents see includes this amount."
+        )
 
     def lasted(self, now: datetime) -> timedelta | None:
         """Return how long it took, or has been running; None if unknown."""

@@ -184,7 +184,7 @@ class TaskQuery(EagerValue):
 
 @v1.get("/tasks")
 async def get_tasks(client: TenantClient, query: Annotated[TaskQuery, Query()]) -> tuple[TaskView, ...]:
-    """List the newest tasks, or with a filter all tasks that match."""
+    """List the newest 50 tasks, of a session if it is named; with phases, `since` or a text, all that match."""
     found = await client.list_tasks(query.task_filter)
     return found[query.first : query.first + query.count]
 
