@@ -294,7 +294,7 @@ def test_without_the_extra_files_and_pages_are_named_with_the_command_that_insta
     monkeypatch.undo()
     installed = find_recognition_options()
     assert installed is not None
-    assert "is recognised in up to" in describe_recognition(installed)
+    assert "is recognised with up to" in describe_recognition(installed)
     assert describe_recognition(None) == f"text in pictures is not recognised: {RECOGNITION_HINT}"
     scanned, picture = tmp_path / "a.pdf", tmp_path / "b.png"
     scanned.write_bytes(make_pdf_file("One.", "scan"))
