@@ -135,7 +135,7 @@ def test_a_scanned_page_with_a_printed_number_is_recognised_if_that_adds_text(tm
         assert figure.pictures == []
     without = extract_file(scan, "a.pdf")
     assert without.parts == [("page 1", "Page 3")]
-    assert without.skipped_items == [SkippedItem(name="page 1", reason=f"text in its picture ({RECOGNITION_HINT})")]
+    assert without.skipped_items == [SkippedItem(name="page 1", reason=f"text in a picture ({RECOGNITION_HINT})")]
 
 
 def test_a_page_is_rendered_in_300_dpi_and_a_huge_one_within_bounds() -> None:

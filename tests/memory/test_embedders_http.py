@@ -160,6 +160,15 @@ async def test_a_dimension_that_is_not_the_set_one_is_seen_with_the_first_vector
     )
 
 
+async def test_vectors_of_several_dimensions_are_refused_without_naming_one_to_set(server: EmbeddingsServer) -> None:
+    rows = '{"index": 0, "embedding": [1.0]}, {"index": 1, "embedding": [1.0, 2.0]}'
+    server.faults = [Fault(200, body=f'{{"data": [{rows}]}}')]
+    embedder = embedder_of(server)
+    with pytest.raises(MemoryUnavailable, match=r"returns vectors of 1 and 2 dimensions instead of \d+$"):
+        await embedder.embed(["one", "two"])
+    await embedder.aclose()
+
+
 async def test_a_server_that_is_silent_is_given_up(server: EmbeddingsServer) -> None:
     endpoint = resolve_embedding_endpoint("openai", server.url, "small", DIMENSION, SecretStr(KEY))
     assert "did not answer in time" in await failure(

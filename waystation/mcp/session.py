@@ -222,7 +222,7 @@ def _answer_to(request: JSONRPCRequest) -> JSONRPCResponse | JSONRPCError:
     """Answer a request: we are alive, and offer nothing (no sampling, no forms, no folders)."""
     if request.method == "ping":
         return JSONRPCResponse(jsonrpc="2.0", id=request.id, result={})
-    error = ErrorData(code=METHOD_NOT_FOUND, message="this client answers ping alone")
+    error = ErrorData(code=METHOD_NOT_FOUND, message="this client answers only ping")
     return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
 
 

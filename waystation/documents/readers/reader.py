@@ -288,4 +288,4 @@ class SubprocessWebTextExtractor:
 def _with_left_out(page: ExtractedText) -> str:
     """Append what is not in the text, as text, so that names in it are redacted like the page."""
     named = [f"- {item.name}: {item.reason}" for item in page.skipped_items]
-    return "\n".join([page.text, "", "Not read of this page:", *named]) if named else page.text
+    return "\n".join([page.text, "", "Left out of this page:", *named]) if named else page.text

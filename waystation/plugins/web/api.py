@@ -442,7 +442,10 @@ async def get_task_events(
 async def get_events(
     request: Request, client: TenantClient, feed: TenantFeed, begin: StartAfter, heartbeat: Heartbeat = None
 ) -> Response:
-    """Stream the events of all tasks as server-sent events: those after `after` or `Last-Event-ID`, or new ones."""
+    """Stream the events of all tasks as server-sent events.
+
+    The stream has the events after number `after` or `Last-Event-ID`; without either, only new events.
+    """
     after = await feed.resolve_start(begin, await client.get_newest_event_number())
     return StreamingResponse(feed.stream(after, None, request.state.still, heartbeat), media_type=EVENT_STREAM)
 
@@ -459,7 +462,7 @@ class SpendingQuery(EagerValue):
     since: Annotated[date | None, Field(description="First day in UTC; default: 29 days before the last day.")] = None
     until: Annotated[date | None, Field(description="Last day in UTC; default: today.")] = None
     session: Annotated[str | None, Field(max_length=200, description=ONE_SESSION)] = None
-    by: Annotated[SpendingGrouping, Field(description="What `groups` adds up.")] = "model"
+    by: Annotated[SpendingGrouping, Field(description="Field by which `groups` adds up the spending.")] = "model"
 
     async def load_spending(self, client: Client) -> SpendingReport:
         """Load the spending. Raises BadInput for invalid days, or more than can be shown."""
