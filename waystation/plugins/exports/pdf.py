@@ -134,7 +134,7 @@ def _lacking(missing: Set[str]) -> str:
     some = ", ".join("symbols" if kind == "sign" else kind for kind in kinds[:_MAX_KINDS])
     return (
         f"Some of the report's characters ({some}{' and others' if len(kinds) > _MAX_KINDS else ''}) are in no font on "
-        "the machine that made this PDF. Here they are described between ‹ and ›. "
+        "the machine that made this PDF. They are described between ‹ and ›. "
         "Install a font that has them, or send the report as HTML."
     )
 
