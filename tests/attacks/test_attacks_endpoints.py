@@ -22,7 +22,7 @@ from waystation.testing.doubles import PlainRedactor
 
 ASKED = ModelRequest(model="m", system="s", messages=(build_user_message("m1", "hello"),), tools=(), max_output=256)
 HUGE = 10**30
-NO_NAME = "(not shown: the protocol has no such name)"
+NO_NAME = "(not shown: not a valid name)"
 SAID = "the password of prod is hunter2\x1b]52;c;aGk=\x07"
 STREAM = {"content-type": "text/event-stream"}
 JSON = {"content-type": "application/json"}

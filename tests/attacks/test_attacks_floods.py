@@ -190,5 +190,5 @@ async def test_a_server_that_closes_its_stream_again_and_again_is_ended_with_a_c
         served("again", "stream") as url,
         aclosing(open_servers(tmp_path, mill={"url": url, "timeout": 120})) as servers,
     ):
-        with pytest.raises(ToolServerFailed, match="it sent too many ends of its stream"):
+        with pytest.raises(ToolServerFailed, match="it sent too many streams that ended early"):
             await ToolCaller(servers).call_tool("echo")

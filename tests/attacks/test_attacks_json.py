@@ -62,7 +62,7 @@ def test_a_tool_whose_schema_no_request_can_carry_is_left_out_and_said_so() -> N
     assert {
         place: hidden
         for place, (_, hidden) in said.items()
-        if [*hidden] != ["bad"] or "JSON cannot carry" not in hidden["bad"]
+        if [*hidden] != ["bad"] or "JSON parsers reject" not in hidden["bad"]
     } == {}
 
 

@@ -342,7 +342,7 @@ async def test_a_server_that_begins_anew_with_another_tool_is_not_called_by_the_
         with pytest.raises(ToolServerFailed):
             await shop.call_tool("end")
         with pytest.raises(
-            ToolServerFailed, match="the tool send of the tool server shop has changed since its definition was read"
+            ToolServerFailed, match="tool server shop has changed or disappeared since its definition was read"
         ):
             await servers.call_tool(before, {"text": "secret"})
         after = await shop.find_tool_spec("send")
@@ -360,7 +360,7 @@ async def test_a_server_that_changes_a_tool_while_it_runs_is_not_called_by_the_o
         assert (await servers.call_tool(before, {"text": "a"})).text == "sent a"
         await shop.call_tool("become", words="Sends.", reads=False)
         with pytest.raises(
-            ToolServerFailed, match="the tool send of the tool server shop has changed since its definition was read"
+            ToolServerFailed, match="tool server shop has changed or disappeared since its definition was read"
         ):
             await servers.call_tool(before, {"text": "secret"})
         after = await shop.find_tool_spec("send")

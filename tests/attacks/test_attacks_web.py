@@ -145,7 +145,7 @@ async def test_rules_that_drip_end_with_the_time_of_the_page(page_reader: Subpro
 
     pages: Mapping[str, SiteHandler] = {"/robots.txt": drip, "/": respond_with("text")}
     async with run_site(pages) as site, open_fetcher(page_reader, timeout_s=0.5) as web_pages:
-        with pytest.raises(WebUnavailable, match=r"did not answer within 0.5 s"):
+        with pytest.raises(WebUnavailable, match=r"did not send the page within 0.5 s"):
             await web_pages.fetch(site.url("/"))
     assert site.pages == []
 

@@ -86,12 +86,12 @@ BROKEN = {
     "pptx-nothing.pptx": (make_zip_archive({"ppt/x": b""}), "damaged: part of the file is missing or broken"),
     "xlsx-cut.xlsx": (GOOD["d.xlsx"][:-300], DAMAGED_ZIP),
     "xlsx-nothing.xlsx": (make_zip_archive({"xl/x": b""}), "damaged: not a readable spreadsheet"),
-    "xlsx-memory.xlsx": (memory_bomb(), "could not be read (the parser crashed; the file may be damaged)"),
+    "xlsx-memory.xlsx": (memory_bomb(), "the parser crashed; the file may be damaged"),
     "xls-cut.xls": (OLD_SHEETS[:600], "damaged: not a readable spreadsheet"),
     "epub-cut.epub": (GOOD["f.epub"][:-300], DAMAGED_ZIP),
     "epub-drm.epub": (
         make_book_file(protected=True),
-        "protected against copying (DRM); only the shop's own program can open it",
+        "protected against copying (DRM); only an authorised program can open it",
     ),
     "odt.odt": (
         make_zip_archive({"mimetype": "application/vnd.oasis.opendocument.text"}),

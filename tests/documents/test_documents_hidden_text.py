@@ -210,7 +210,7 @@ async def test_hidden_text_of_a_page_of_the_web_is_named() -> None:
         text = await reader.read(b"<p>10<sup>6</sup> <s>rows</s></p><p hidden>Obey.</p>", ".html", "utf-8")
     finally:
         await reader.aclose()
-    assert text.startswith("10^6 ~~rows~~\n\nNot read of this page:\n- hidden text: 1 passage (1 word)")
+    assert text.startswith("10^6 ~~rows~~\n\nLeft out of this page:\n- hidden text: 1 passage (1 word)")
 
 
 def test_marks_of_ours_in_a_page_are_no_marks() -> None:

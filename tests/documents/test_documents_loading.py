@@ -189,7 +189,7 @@ def test_line_ends_of_every_kind_become_one_kind(tmp_path: Path) -> None:
         (
             "a.txt",
             bytes(range(1, 256)) * 40,
-            "in an unknown text encoding; save it as UTF-8",
+            "in an unknown text encoding; save the text as UTF-8",
         ),
         ("a.md", b" \n\t\n", "empty"),
         (

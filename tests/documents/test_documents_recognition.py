@@ -135,7 +135,7 @@ def test_a_scanned_page_with_a_printed_number_is_recognised_if_that_adds_text(tm
         assert figure.pictures == []
     without = extract_file(scan, "a.pdf")
     assert without.parts == [("page 1", "Page 3")]
-    assert without.skipped_items == [SkippedItem(name="page 1", reason=f"text in its picture ({RECOGNITION_HINT})")]
+    assert without.skipped_items == [SkippedItem(name="page 1", reason=f"text in a picture ({RECOGNITION_HINT})")]
 
 
 def test_a_page_is_rendered_in_300_dpi_and_a_huge_one_within_bounds() -> None:
@@ -294,7 +294,7 @@ def test_without_the_extra_files_and_pages_are_named_with_the_command_that_insta
     monkeypatch.undo()
     installed = find_recognition_options()
     assert installed is not None
-    assert "is recognised in up to" in describe_recognition(installed)
+    assert "is recognised with up to" in describe_recognition(installed)
     assert describe_recognition(None) == f"text in pictures is not recognised: {RECOGNITION_HINT}"
     scanned, picture = tmp_path / "a.pdf", tmp_path / "b.png"
     scanned.write_bytes(make_pdf_file("One.", "scan"))

@@ -99,8 +99,8 @@ def test_a_missing_broken_or_protected_chapter_costs_that_chapter() -> None:
     assert [part.place for part in read.parts] == ["chapter Beginnings"]
     assert list_omissions(read) == [
         "section 2 (OEBPS/two.xhtml): damaged: part of the file is missing or broken",
-        "section 3 (OEBPS/end.xhtml): protected against copying (DRM); only the shop's own program can open it",
-        "section 4 (not in the book): damaged: part of the file is missing or broken",
+        "section 3 (OEBPS/end.xhtml): protected against copying (DRM); only an authorised program can open it",
+        "section 4 (file missing in the book): damaged: part of the file is missing or broken",
     ]
 
 
@@ -185,7 +185,7 @@ def test_a_sum_says_that_a_cell_was_an_error() -> None:
     )
     assert rows.rows == (("500",),)
     assert rows.cautions == (
-        "t: 2 rows (line 4, 6) with an error (#N/A, #BEZUG!) instead of a value in column Revenue; if the other "
+        "t: 2 rows (lines 4, 6) with an error (#N/A, #BEZUG!) instead of a value in column Revenue; if the other "
         "cells of the column are numbers or dates, the errors are NULL, and sums, counts and averages ignore them",
     )
 

@@ -57,7 +57,7 @@ def test_ragged_rows_lose_nothing_and_are_told() -> None:
 
 def test_only_some_of_many_ragged_rows_are_named() -> None:
     (caution,) = seen("a,b\n" + "1\n" * 9).cautions
-    assert caution.startswith("t: 9 rows (line 2, 3, 4, 5, 6, …) with fewer cells")
+    assert caution.startswith("t: 9 rows (lines 2, 3, 4, 5, 6, …) with fewer cells")
 
 
 def test_a_sheet_is_cut_between_its_cells_only_whatever_they_hold() -> None:

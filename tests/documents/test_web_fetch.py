@@ -151,7 +151,7 @@ async def dripping(request: web.Request) -> web.StreamResponse:
 async def test_a_server_that_takes_too_long_is_left(
     page_reader: SubprocessWebTextExtractor, answer: SiteHandler
 ) -> None:
-    with pytest.raises(WebUnavailable, match=r"^127.0.0.1 did not answer within 0.4 s$"):
+    with pytest.raises(WebUnavailable, match=r"^127.0.0.1 did not send the page within 0.4 s$"):
         await fetched(page_reader, {"/": answer}, timeout_s=0.4)
 
 

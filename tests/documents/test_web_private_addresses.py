@@ -116,6 +116,8 @@ async def test_a_redirect_to_another_site_is_followed_only_where_that_is_allowed
                 with pytest.raises(WebPageUnreadableError) as refused:
                     await web_pages.fetch(site.url("/", "one.example"))
             assert refused.value.cause == "one.example redirects to another site"
-            assert refused.value.next_step == f"To read that site, fetch {end.url('/end', 'two.example')} itself."
+            assert (
+                refused.value.next_step == f"To follow the redirect, fetch {end.url('/end', 'two.example')} directly."
+            )
             async with open_fetcher(page_reader, names, domains=DomainPolicy(allow=("two.example",))) as web_pages:
                 assert (await web_pages.fetch(site.url("/", "one.example"))).text == "there"

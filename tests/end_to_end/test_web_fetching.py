@@ -133,7 +133,7 @@ def test_pages_that_robots_txt_closes_are_not_visited(visit: Visit) -> None:
 
 def test_a_page_without_an_end_and_one_that_never_comes_are_short_errors(visit: Visit) -> None:
     assert "is larger than 10 MB" in visit.error(visit.site.url("/endless", OPEN))
-    assert "did not answer within 30 s" in visit.error(visit.site.url("/silent", OPEN))
+    assert "did not send the page within 30 s" in visit.error(visit.site.url("/silent", OPEN))
 
 
 def test_the_task_ends_with_a_report_that_cites_what_could_be_read(visit: Visit) -> None:

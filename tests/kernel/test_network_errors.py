@@ -39,7 +39,7 @@ async def told(address: str) -> str:
 
 async def test_nobody_listens_or_nobody_has_the_name() -> None:
     assert await told(f"http://127.0.0.1:{free_port()}/") == "nothing listens there"
-    assert await told("http://no-such-host.invalid/") == "its name is not known"
+    assert await told("http://no-such-host.invalid/") == "the host name cannot be resolved"
 
 
 @pytest.mark.parametrize("words", [b"", b"hello\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nhalf"])

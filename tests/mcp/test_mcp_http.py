@@ -133,7 +133,7 @@ async def test_a_packed_answer_is_not_unpacked(tmp_path: Path) -> None:
 
     async with answering(answer) as entry, aclosing(open_servers(tmp_path, web=entry)) as servers:
         (hidden,) = (await servers.list_tools()).hidden
-    assert hidden.reason == "the tool server web cannot be reached: its answer cannot be unpacked"
+    assert hidden.reason == "the tool server web cannot be reached: the answer cannot be decompressed"
 
 
 async def refused(_: web.Request) -> web.StreamResponse:

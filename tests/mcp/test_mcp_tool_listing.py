@@ -52,8 +52,8 @@ REFUSED: list[tuple[dict[str, JsonValue], str]] = [
         {"type": "object", "description": "x" * 1_000_000},
         "its schema has 1,000,037 characters; at most 16,000 are accepted",
     ),
-    ({"type": "string"}, "its schema is not a single object, as models require"),
-    ({"type": "object", "anyOf": [{}]}, "its schema is not a single object, as models require"),
+    ({"type": "string"}, "its schema does not describe a single object, which models require"),
+    ({"type": "object", "anyOf": [{}]}, "its schema does not describe a single object, which models require"),
     ({"type": "object", "properties": {"a b": {}}}, "its schema has an argument name that models do not accept"),
     ({"type": "object", "properties": {"a": {"type": "text"}}}, "its schema is not valid JSON Schema"),
     (

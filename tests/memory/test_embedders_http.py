@@ -104,7 +104,7 @@ async def test_a_server_that_stays_away_makes_memory_unavailable(
     server: EmbeddingsServer, status: int, words: str
 ) -> None:
     server.faults = [Fault(status)] * 3
-    assert f"cannot embed 1 texts: openai/small at 127.0.0.1:{server.url.split(':')[2][:-3]} {words}" in await failure(
+    assert f"cannot embed 1 text: openai/small at 127.0.0.1:{server.url.split(':')[2][:-3]} {words}" in await failure(
         embedder_of(server)
     )
     assert server.faults == []
@@ -158,6 +158,15 @@ async def test_a_dimension_that_is_not_the_set_one_is_seen_with_the_first_vector
     assert "returns vectors of 8 dimensions instead of 64; set WAYSTATION_EMBEDDER_DIMENSION" in await failure(
         embedder_of(server)
     )
+
+
+async def test_vectors_of_several_dimensions_are_refused_without_naming_one_to_set(server: EmbeddingsServer) -> None:
+    rows = '{"index": 0, "embedding": [1.0]}, {"index": 1, "embedding": [1.0, 2.0]}'
+    server.faults = [Fault(200, body=f'{{"data": [{rows}]}}')]
+    embedder = embedder_of(server)
+    with pytest.raises(MemoryUnavailable, match=r"returns vectors of 1 and 2 dimensions instead of \d+$"):
+        await embedder.embed(["one", "two"])
+    await embedder.aclose()
 
 
 async def test_a_server_that_is_silent_is_given_up(server: EmbeddingsServer) -> None:

@@ -302,7 +302,7 @@ async def test_a_refusal_has_the_category_that_the_provider_gives(details: JsonV
         ("pause_turn", StopReason.PAUSE_TURN, ""),
         ("stop_sequence", StopReason.STOP_SEQUENCE, ""),
         ("coffee_break", StopReason.UNKNOWN, "coffee_break"),
-        (f"{SECRET}!", StopReason.UNKNOWN, "(not shown: the protocol has no such name)"),
+        (f"{SECRET}!", StopReason.UNKNOWN, "(not shown: not a valid name)"),
     ],
 )
 async def test_a_reply_that_stopped_for_a_rare_or_new_reason_is_a_reply(

@@ -109,7 +109,7 @@ async def test_where_all_are_away_it_is_worth_another_attempt_and_all_are_asked_
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (ModelAuthenticationError("no"), "no; the key is the worker's FIRST_KEY, which is not set there"),
+        (ModelAuthenticationError("no"), "no; the key is the worker's FIRST_KEY, which is not set"),
         (ModelNotFoundError("gone"), f"gone; check the name and the endpoint with `waystation doctor --model {FIRST}`"),
         (ModelUnavailable("slow down", retry_after=2, possibly_billed=False), "slow down"),
         (SpendingLimitReached("no money"), "no money"),
@@ -306,7 +306,7 @@ def test_the_page_of_endpoints_points_at_every_kind_of_endpoint_in_three_lines(t
 BROKEN: list[tuple[dict[str, object], str, str]] = [
     ({"kind": "bedrock"}, "x", "it needs a region"),
     ({"kind": "compatible"}, "x", "it needs a base_url"),
-    ({"kind": "foundry"}, "x", "it needs a resource or a base_url"),
+    ({"kind": "foundry"}, "x", "it needs either a resource or a base_url, not both"),
     ({"kind": "compatible", "base_url": "http://a/v1"}, "x", "without /v1"),
     ({"kind": "openai", "base_url": "http://a/v1/chat/completions"}, "x", "without /chat/completions"),
     ({"kind": "openai", "base_url": "a.test"}, "x", "must be the http or https address"),

@@ -105,7 +105,7 @@ BROKEN = {
     ),
     "an output for nothing": (
         entry(RATES.replace("= 18", "= 0")),
-        "rates.output of price 1: it must be more than 0 if the input rate is; ",
+        "rates.output of price 1: it must be more than 0 if the input rate is more than 0; ",
     ),
     "a rate that is no number": (
         entry(RATES.replace("= 18", "= nan")),

@@ -55,7 +55,7 @@ def test_nobody_needs_a_step_that_is_dropped() -> None:
             "step 'research-2' has started and cannot be changed",
         ),
         (PlanChange(drop=("nobody",)), "there is no step 'nobody' to drop or change"),
-        (PlanChange(add=(FOG, FOG), change=(USED,)), "there is budget for 1 new steps, but the change adds 2"),
+        (PlanChange(add=(FOG, FOG), change=(USED,)), "there is budget for 1 new step, but the change adds 2"),
         (
             PlanChange(add=(FOG.replace(role="analysis"),)),
             "step 'fog' is not needed by a later step, so nothing would wait for it",

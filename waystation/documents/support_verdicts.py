@@ -68,9 +68,9 @@ def render_missing(check: SupportCheck, lines: str) -> str:
 
 def _render_detail(detail: MissingDetail, lines: str) -> str:
     if not detail.text:
-        return f'{lines} say "{detail.lines_say}", which the sentence leaves out'
+        return f'the sentence leaves out "{detail.lines_say}", which is in {lines}'
     if detail.kind == "calculation":
         return f'"{detail.text}" is not in {lines}, but may be computed from {detail.lines_say}'
     if detail.lines_say:
-        return f'the sentence says "{detail.text}", but {lines} say "{detail.lines_say}"'
+        return f'the sentence says "{detail.text}", but the cited text says "{detail.lines_say}" ({lines})'
     return f'"{detail.text}" is not in {lines}'

@@ -213,7 +213,7 @@ def infer_file_suffix(content_type: str, host: str) -> str:
         WebPageUnreadableError: the type has no text.
     """
     if content_type.partition("/")[0] in _WITHOUT_TEXT:
-        raise WebPageUnreadableError(f"{host} sent {content_type}, which has no text", "Use a page about it.")
+        raise WebPageUnreadableError(f"{host} sent {content_type}, which has no text", "Use a page with text.")
     if known := _SUFFIXES.get(content_type):
         return known
     return ".txt" if content_type.startswith("text/") or content_type.endswith(_TEXT) else ""
@@ -283,7 +283,7 @@ class DirectWebPageFetcher:
         except aiohttp.ClientError as error:
             raise _failure(asked.host, error) from None
         except TimeoutError:
-            raise WebUnavailable(f"{asked.host} did not answer within {self._terms.timeout_s:g} s") from None
+            raise WebUnavailable(f"{asked.host} did not send the page within {self._terms.timeout_s:g} s") from None
         text = await self._reader.read(body.content, body.suffix, body.charset)
         return build_web_page(body.address.url, text, self._clock())
 
@@ -310,7 +310,7 @@ class DirectWebPageFetcher:
             )
         if not is_host_or_subdomain(asked.host, address.host) and not domains.is_allowed(address.host):
             raise WebPageUnreadableError(
-                f"{asked.host} redirects to another site", f"To read that site, fetch {address.url} itself."
+                f"{asked.host} redirects to another site", f"To follow the redirect, fetch {address.url} directly."
             )
 
     async def _visit(self, address: WebAddress) -> _Body | WebAddress:
@@ -335,9 +335,7 @@ class DirectWebPageFetcher:
             too_large = len(content) > self._terms.max_bytes
         if too_large:
             most = self._terms.max_bytes / 1e6
-            raise WebPageUnreadableError(
-                f"The page of {host} is larger than {most:g} MB", "Use a smaller page, or only a part of this page."
-            )
+            raise WebPageUnreadableError(f"The page of {host} is larger than {most:g} MB", "Use a smaller page.")
         return bytes(content)
 
     async def _robots_file(self, asked: WebAddress) -> RobotsFile:

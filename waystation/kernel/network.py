@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 _BROKEN: Mapping[str, str] = {
-    "SSLCertVerificationError": "its certificate is not valid",
+    "SSLCertVerificationError": "the certificate of the server is not valid",
     "SSLError": "the two sides could not agree on TLS settings",
-    "gaierror": "its name is not known",
+    "gaierror": "the host name cannot be resolved",
     "ConnectionRefusedError": "nothing listens there",
     "ConnectionResetError": "the connection was reset",
     "BrokenPipeError": "the connection was closed",
@@ -20,7 +20,7 @@ _BROKEN: Mapping[str, str] = {
     "UnsupportedProtocol": "the address does not begin with http:// or https://",
     "ReadError": "the connection broke while the answer was read",
     "WriteError": "the connection broke while the request was sent",
-    "DecodingError": "its answer cannot be unpacked",
+    "DecodingError": "the answer cannot be decompressed",
     "ConnectError": "no connection is possible",
 }
 """The deepest cause says most, so the system's errors come first. Matched by class name, since httpx, httpx2 and

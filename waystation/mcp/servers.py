@@ -154,12 +154,12 @@ def _unusable(schema: dict[str, JsonValue]) -> str:
     """
     # The Messages API would reject every request of every agent that contains it.
     if fault := find_json_fault(schema):
-        return f"its schema has {fault}, which JSON cannot carry"
+        return f"its schema has {fault}, which many JSON parsers reject"
     size = len(json.dumps(schema))
     if size > SCHEMA_CHARACTERS:
         return f"its schema has {size:,} characters; at most {SCHEMA_CHARACTERS:,} are accepted"
     if schema.get("type") != "object" or any(choice in schema for choice in _CHOICES):
-        return "its schema is not a single object, as models require"
+        return "its schema does not describe a single object, which models require"
     properties = schema.get("properties", {})
     if isinstance(properties, dict) and not all(map(_PROPERTY.fullmatch, properties)):
         return "its schema has an argument name that models do not accept"
@@ -398,7 +398,8 @@ class McpServers:
         now = next((one for one in known.specs if one.tool == spec.tool), None)
         if now is None or not now.is_same_definition(spec):
             raise ToolServerFailed(
-                f"the tool {spec.tool} of the tool server {server.name} has changed since its definition was read"
+                f"the tool {spec.tool} of the tool server {server.name} has changed or disappeared since its "
+                "definition was read"
             )
 
     async def aclose(self) -> None:

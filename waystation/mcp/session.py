@@ -129,7 +129,7 @@ class ServerTrafficLimiter:
 
     def count_get(self) -> None:
         """Count the opening of an HTTP stream, perhaps a repeated one. Raises ServerFloodError."""
-        self._count(self._gets, 1, "ends of its stream")
+        self._count(self._gets, 1, "streams that ended early")
 
     def _count(self, bucket: TokenBucket, count: int, what: str) -> None:
         if self.excess or not bucket.take(count):
@@ -222,7 +222,7 @@ def _answer_to(request: JSONRPCRequest) -> JSONRPCResponse | JSONRPCError:
     """Answer a request: we are alive, and offer nothing (no sampling, no forms, no folders)."""
     if request.method == "ping":
         return JSONRPCResponse(jsonrpc="2.0", id=request.id, result={})
-    error = ErrorData(code=METHOD_NOT_FOUND, message="this client answers ping alone")
+    error = ErrorData(code=METHOD_NOT_FOUND, message="this client answers only ping")
     return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
 
 
@@ -690,7 +690,7 @@ def _why(server: McpServerConfig, error: BaseException | None) -> str:
         case BaseExceptionGroup():
             return _why(server, error.exceptions[0])
         case None:
-            return f"the tool server {name} did not answer within {server.start_s:g} s after its start (start_timeout)"
+            return f"the tool server {name} did not answer within {server.start_s:g} s (start_timeout)"
         case httpx2.HTTPError() | OSError():
             return f"the tool server {name} cannot be reached: {describe_connection_error(error)}"
         case _:

@@ -149,7 +149,7 @@ class OutboxDrainer:
             MemoryUnavailable: something still waits.
         """
         if waiting := (await self.drain()).waiting:
-            raise MemoryUnavailable(f"{waiting} passages wait to be written to memory")
+            raise MemoryUnavailable(f"passages that still wait to be written to memory: {waiting}")
         await self.memory.delete(
             await self.store.list_rejected_passage_ids()
         )  # memory may have them in their earlier form

@@ -169,7 +169,7 @@ class NamedEndpoint(Value):
         if self.kind in _REGIONAL and not self.region:
             raise ValueError("it needs a region, like us-east-1")
         if self.kind == "foundry" and bool(self.resource) == (self.base_url is not None):
-            raise ValueError("it needs a resource or a base_url")
+            raise ValueError("it needs either a resource or a base_url, not both")
         return self
 
     @property

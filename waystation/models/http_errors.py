@@ -116,7 +116,7 @@ SPENT = STATUS_TABLE[402].meaning
 BLOCKED = "the provider's content filter blocked the reply"
 OVER_WINDOW = "the request is longer than the model's window"
 _GONE = "there is no such model at this endpoint, or not in this region"
-_NO_ACCESS = "the account has no access to this model: request it in the vendor's console"
+_NO_ACCESS = "the account has no access to this model: request access in the vendor's console"
 _BY_PROFILE = "this model needs an inference profile: put the region before the name, as in us.NAME"
 _RETIRED = "the vendor has retired this model"
 _COMPLEX_SCHEMAS = "the schemas of the strict tools are too complex together: set strict_tools = false for this model"
@@ -311,7 +311,7 @@ def add_model_to_error(error: ModelError, model: str, variable: str, *, is_set: 
     if isinstance(error, ModelNotFoundError):
         step = f"; check the name and the endpoint with `waystation doctor --model {model}`"
     elif isinstance(error, ModelAuthenticationError) and variable:
-        step = f"; the key is the worker's {variable}{'' if is_set else ', which is not set there'}"
+        step = f"; the key is the worker's {variable}{'' if is_set else ', which is not set'}"
     named = copy(error)
     named.args = (f"{model}: {error}{step}",)
     return named

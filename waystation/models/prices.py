@@ -35,7 +35,7 @@ class _TypedRates(TokenRates):
     def _not_forgotten(cls, output: Decimal, read: ValidationInfo) -> Decimal:
         """Check that output is not free if input is not. A local model may be completely free."""
         if not output and read.data.get("input"):
-            raise ValueError("it must be more than 0 if the input rate is")
+            raise ValueError("it must be more than 0 if the input rate is more than 0")
         return output
 
 

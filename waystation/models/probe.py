@@ -266,7 +266,8 @@ class ProbeRunner:
         self._note(
             "overflow",
             "worked around",
-            "the endpoint answered, so it shortens requests or has a larger window: set --window below the real one",
+            "the endpoint answered, so it shortens requests or has a larger window: submit tasks with a --window below "
+            "the real window",
         )
 
 

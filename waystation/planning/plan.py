@@ -17,6 +17,7 @@ from waystation.kernel.amount import Amount, Limit, format_amount, format_limit,
 from waystation.kernel.identifiers import Identifier
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.roles import Role
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 
 MIN_STEPS, MAX_STEPS = 3, 12
@@ -229,7 +230,7 @@ def _unreadable_shares(plan: Plan) -> Iterator[PlanFault]:
             if step.share:
                 parse_step_share(step.share, Limit())
         except ValueError as error:
-            text = f"step {step.id!r} has an invalid share; write an amount, or a percentage like 25%: {error}"
+            text = f"step {step.id!r} has an invalid share ({error}); write an amount, or a percentage like 25%"
             yield PlanFault(text, place, "share")
 
 
@@ -436,7 +437,7 @@ def find_plan_change_errors(plan: Plan, change: PlanChange, begun: frozenset[str
     errors = [f"there is no step {step_id!r} to drop or change" for step_id in touched if step_id not in ids]
     errors += [f"step {step_id!r} has started and cannot be changed" for step_id in touched if step_id in begun]
     if len(change.add) > room:
-        errors.append(f"there is budget for {room} new steps, but the change adds {len(change.add)}")
+        errors.append(f"there is budget for {format_count(room, 'new step')}, but the change adds {len(change.add)}")
     return tuple(errors) or find_plan_errors(apply_plan_change(plan, change, begun))
 
 

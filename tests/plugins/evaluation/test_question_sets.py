@@ -34,7 +34,7 @@ def test_scalars_are_text_as_they_are_written(tmp_path: Path) -> None:
     [
         (("facts:", "fakts:"), "line 6: fakts: there is no such field"),
         (("    question: When was it dug?\n", ""), "line 4: question: it is missing"),
-        (("name: harbours", "name: harbours\nname: twice"), "line 2: it is given twice"),
+        (("name: harbours", "name: harbours\nname: twice"), "line 2: this key is given twice"),
         (("id: dug", "id: ../dug"), "line 4: id: it is too long or too short, or has characters that are not allowed"),
         (("facts: [3.10, [one, two]]", "facts: [dug]"), "line 4: the fact 'dug' is in the question"),
         ((GOOD[GOOD.index("questions") :], "questions: []"), "line 3: questions: it is empty"),

@@ -147,7 +147,7 @@ async def test_a_request_that_the_protocol_does_not_allow_is_refused(
 async def test_other_models_and_paths_are_not_found(client: AsyncAnthropic) -> None:
     with pytest.raises(NotFoundError, match="claude-opus-5"):
         await asked(client, model="claude-opus-5")
-    with pytest.raises(NotFoundError, match="GET /v1/messages/batches is not served offline"):
+    with pytest.raises(NotFoundError, match="the offline model does not serve GET /v1/messages/batches"):
         await client.messages.batches.list()
 
 

@@ -58,7 +58,7 @@ def decode_text(content: bytes, encoding: str | None = None) -> str:
             continue
     guess = from_bytes(content).best()
     if guess is None:
-        raise UnreadableFileError("in an unknown text encoding; save it as UTF-8")
+        raise UnreadableFileError("in an unknown text encoding; save the text as UTF-8")
     return str(guess)
 
 
@@ -98,7 +98,8 @@ def extract_epub(archive: ZipFile) -> ExtractionResult:
                 )
             extract = _chapter(archive, name, styles, is_protected=name in protected)
         except UnreadableFileError as unreadable:
-            left_out.append(SkippedItem(name=f"section {number} ({name or 'not in the book'})", reason=str(unreadable)))
+            place = f"section {number} ({name or 'file missing in the book'})"
+            left_out.append(SkippedItem(name=place, reason=str(unreadable)))
             continue
         text = extract.parts[0].text
         heading = _HEADING.search(text)
@@ -133,7 +134,7 @@ def _is_text(kind: str) -> bool:
 
 def _chapter(archive: ZipFile, name: str, styles: Mapping[str, str], *, is_protected: bool) -> ExtractionResult:
     if is_protected:
-        raise UnreadableFileError("protected against copying (DRM); only the shop's own program can open it")
+        raise UnreadableFileError("protected against copying (DRM); only an authorised program can open it")
     content = read_member(archive, name)
     used = [text for sheet, text in styles.items() if sheet.rpartition("/")[2].encode() in content]
     return extract_html(content, styles=used)

@@ -214,7 +214,7 @@ def render_page_picture(document: RenderedDocument, number: int) -> PagePicture:
         scale = min(_DOTS_AN_INCH / _POINTS_AN_INCH, sqrt(MAX_PIXELS / max(width * height, 1)))
         bitmap = page.render(scale=scale, grayscale=True)
     except PdfiumError as error:
-        raise UnreadableFileError("it cannot be rendered") from error
+        raise UnreadableFileError("rendering failed") from error
     finally:
         page.close()
     content = bytes(bitmap.buffer)
@@ -271,7 +271,7 @@ class _Lost:
         unknown, doubtful = sum(self._unknown.values()), sum(self._doubtful.values())
         return [
             *list_unrecognised_pages(self.silent, _SCANNED),
-            *list_unrecognised_pages(self._covered, "text in its picture"),
+            *list_unrecognised_pages(self._covered, "text in a picture"),
             *build_skipped_pages("page", self.blank, "empty"),
             *list_unrecognised_pages(self.unmapped, f"cannot be read, because {_NO_LETTERS}"),
             *build_skipped_pages(

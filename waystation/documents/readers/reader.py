@@ -53,8 +53,8 @@ class ParserCrashError(UnreadableFileError):
     def __init__(self, time_limit: float | None = None) -> None:
         """`time_limit`: the limit in seconds that was exceeded; None if the parser crashed."""
         self.time_limit = time_limit
-        why = f"took longer than {time_limit:g} s" if time_limit else "the parser crashed; the file may be damaged"
-        super().__init__(f"could not be read ({why})")
+        crashed = "the parser crashed; the file may be damaged"
+        super().__init__(f"reading took longer than {time_limit:g} s" if time_limit else crashed)
 
 
 class _Announced:
@@ -90,7 +90,7 @@ def describe_recognition(options: RecognitionOptions | None) -> str:
     """Describe whether text in pictures is recognised, and what adds it."""
     if options is None:
         return f"text in pictures is not recognised: {RECOGNITION_HINT}"
-    return f"text in pictures is recognised in up to {format_count(options.threads, 'thread')}"
+    return f"text in pictures is recognised with up to {format_count(options.threads, 'thread')}"
 
 
 class _ReaderChild:
@@ -288,4 +288,4 @@ class SubprocessWebTextExtractor:
 def _with_left_out(page: ExtractedText) -> str:
     """Append what is not in the text, as text, so that names in it are redacted like the page."""
     named = [f"- {item.name}: {item.reason}" for item in page.skipped_items]
-    return "\n".join([page.text, "", "Not read of this page:", *named]) if named else page.text
+    return "\n".join([page.text, "", "Left out of this page:", *named]) if named else page.text

@@ -87,9 +87,7 @@ def _read(request: FileReadRequest, file: int, begun: int) -> ExtractedText | Ex
     except MemoryError:
         if request.recognition is not None:
             return ExtractionFailure(reason="text recognition needs too much memory")
-        return ExtractionFailure(
-            reason=f"could not be read (needs more than {READER_MEMORY_BYTES // 1_000_000_000} GB of memory)"
-        )
+        return ExtractionFailure(reason=f"reading needs more than {READER_MEMORY_BYTES // 1_000_000_000} GB of memory")
     except OSError as error:
         return ExtractionFailure(reason=f"cannot be read ({error.strerror})")
 

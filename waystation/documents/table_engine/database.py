@@ -149,7 +149,7 @@ def _selected(connection: DuckDBPyConnection, sql: str) -> DuckDBPyRelation:
     statements = connection.extract_statements(sql)
     if [statement.type for statement in statements] != [StatementType.SELECT]:
         raise TableEngineError(
-            "Only one SELECT at a time is carried out (PIVOT with its values in IN), and nothing else."
+            "Only one SELECT at a time can be run, and no other statement. A PIVOT must list its values in IN."
         )
     return connection.sql(statements[0])
 

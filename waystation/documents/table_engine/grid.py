@@ -403,4 +403,5 @@ def _column_name(heading: str, number: int) -> str:
 
 def _counted(lines: Sequence[int]) -> str:
     named = ", ".join(str(line) for line in lines[:MAX_NAMED_LINES]) + (", …" if len(lines) > MAX_NAMED_LINES else "")
-    return f"{len(lines):,} row{'s' * (len(lines) > 1)} (line {named})"
+    plural = "s" * (len(lines) > 1)
+    return f"{len(lines):,} row{plural} (line{plural} {named})"

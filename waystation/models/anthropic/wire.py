@@ -422,4 +422,4 @@ def _stop(message: WireMessage) -> tuple[StopReason, str]:
 
 
 def _named(kind: object) -> str:
-    return kind if isinstance(kind, str) and _NAME.fullmatch(kind) else "(not shown: the protocol has no such name)"
+    return kind if isinstance(kind, str) and _NAME.fullmatch(kind) else "(not shown: not a valid name)"

@@ -105,5 +105,5 @@ async def _errors() -> AsyncGenerator[None]:
     except httpx2.HTTPError as error:
         raise convert_connection_error(error) from None
     except ValidationError as error:
-        fields = ", ".join(sorted({".".join(map(str, line["loc"])) for line in error.errors()})) or "no JSON"
+        fields = ", ".join(sorted({".".join(map(str, line["loc"])) for line in error.errors()})) or "not JSON"
         raise InvalidReplyError(f"a piece of the model's reply has missing or malformed fields ({fields})") from None

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
+from waystation.kernel.text import format_count
 from waystation.plugins.evaluation.scores import MEANS, MEASURES, Evaluation, Metric, MetricComparison, ScoredAnswer
 
 _COLOURS = "#1f6f8b", "#c8553d"
@@ -47,7 +48,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _legend(found: Sequence[Evaluation]) -> str:
     told = [
         f'<li><span style="color:{colour}">●</span> {escape(one.label)}: model {escape(one.model)}, version '
-        f"{escape(one.version)}, {len(one.answers)} questions, {len(one.failed)} failed</li>"
+        f"{escape(one.version)}, {format_count(len(one.answers), 'question')}, {len(one.failed)} failed</li>"
         for one, colour in zip(found, _COLOURS, strict=False)
     ]
     return f"<ul>{''.join(told)}</ul>"
@@ -118,13 +119,13 @@ def _by_compactions(found: Sequence[Evaluation]) -> str:
     bottom = len(counts) * _ROW
     drawn = _axis(0, bottom)
     for row, count in enumerate(counts):
-        drawn.append(_words(_LEFT - 10, row * _ROW + 13, f"{count} compactions", "end"))
+        drawn.append(_words(_LEFT - 10, row * _ROW + 13, format_count(count, "compaction"), "end"))
         for one, colour in zip(found, _COLOURS, strict=False):
             shares = [_facts(answer) for answer in one.answers if answer.compactions == count]
             known = [share for share in shares if share is not None]
             if known:
                 mean = sum(known) / len(known)
-                title = f"{one.label}: {mean:.2f} of the facts in {len(known)} reports"
+                title = f"{one.label}: {mean:.2f} of the facts in {format_count(len(known), 'report')}"
                 drawn.append(_dot(_x(mean), row * _ROW + _ROW / 2, colour, title))
     return f"<h2>facts found, by number of compactions</h2>{_svg(bottom + 20, drawn)}"
 

@@ -38,7 +38,7 @@ def load_question_set(path: Path) -> QuestionSet:
     """Load a question set. Every scalar is text, so that `3.10` stays what it is. Raises BadInput."""
     node = _composed(path, _text(path))
     if twice := next(_twice(node), None):
-        raise _at(path, twice, "it is given twice")
+        raise _at(path, twice, "this key is given twice")
     try:
         return QuestionSet.model_validate(_JSON.validate_python(yaml.BaseLoader("").construct_document(node)))
     except yaml.YAMLError as error:

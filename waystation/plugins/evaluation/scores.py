@@ -262,9 +262,7 @@ def compare_evaluations(first: Evaluation, second: Evaluation) -> tuple[MetricCo
     ours, theirs = ({answer.id: answer.scores for answer in one.answers} for one in (first, second))
     if ours.keys() != theirs.keys():
         other = ", ".join(sorted(ours.keys() ^ theirs.keys())[:3])
-        raise BadInput(
-            f"{first.label} and {second.label} do not have the same questions: {other} is only in one of them"
-        )
+        raise BadInput(f"{first.label} and {second.label} do not have the same questions; only in one of them: {other}")
     return tuple(found for measure in MEASURES if (found := _compared(measure, ours, theirs)) is not None)
 
 

@@ -133,8 +133,8 @@ def _lacking(missing: Set[str]) -> str:
         return ""
     some = ", ".join("symbols" if kind == "sign" else kind for kind in kinds[:_MAX_KINDS])
     return (
-        "No font on the machine that made this PDF has some of the report's characters "
-        f"({some}{' and others' if len(kinds) > _MAX_KINDS else ''}). They are described between ‹ and ›. "
+        f"Some of the report's characters ({some}{' and others' if len(kinds) > _MAX_KINDS else ''}) are in no font on "
+        "the machine that made this PDF. They are described between ‹ and ›. "
         "Install a font that has them, or send the report as HTML."
     )
 

@@ -254,7 +254,9 @@ def _section(view: AgentRequestView, heading: str, said: Iterable[str]) -> Offli
             break
         taken.append(line)
     if len(taken) < len(lines):
-        taken.append(f"- {len(lines) - len(taken)} more lines did not fit here; they are in the findings of the step.")
+        taken.append(
+            f"- {format_count(len(lines) - len(taken), 'more line')} did not fit here; see the results of the step."
+        )
     return OfflineResponse(calls=(build_call("write_section", heading=heading, markdown="\n".join(taken).strip()),))
 
 
@@ -275,7 +277,7 @@ def _lines(result: StepResultState, above: frozenset[_Said], looked_for: Sequenc
     if result.total is None:
         yield NOT_READ
     elif result.missing:
-        yield f"- {result.missing} more findings of this step were not read before the report had to be finished."
+        yield f"- Findings of this step that were not read before the report had to be finished: {result.missing}."
 
 
 def _alike(entries: Iterable[StepResultEntry], looked_for: Sequence[QueryTerm]) -> list[list[StepResultEntry]]:

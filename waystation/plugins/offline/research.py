@@ -12,6 +12,7 @@ from itertools import groupby, pairwise, zip_longest
 from pydantic import JsonValue
 
 from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.text import format_count
 from waystation.plugins.offline.agent_request import AgentRequestView, ToolCallRecord, format_document_range
 from waystation.plugins.offline.language import (
     ASIDE,
@@ -468,7 +469,7 @@ class ResearchTurnBuilder:
         quoted = len({note.place.document for note in told})
         unfinished = list_unfinished_parts(self._view)
         if untold:
-            yield f"{untold} more quotations did not fit into the reply; they are among the notes of this step."
+            yield f"{format_count(untold, 'more quotation')} did not fit into the reply; see the notes of this step."
         elif not told and not unfinished:
             goal = truncate_at_word(self._view.brief.goal or self._view.brief.question, OPEN_QUESTIONS_CHARACTERS // 2)
             yield f"Nothing in the documents matched: {goal}"

@@ -33,7 +33,7 @@ SECTIONS = {
 
 Key sentences are knowledge; a stall belongs to the plan.
 """
-RESULT_NOT_KEPT = "(Demands are listed with the requests, because the offline model does not distinguish them.)"
+RESULT_NOT_KEPT = "(Constraints are listed with the requests, because the offline model does not distinguish the two.)"
 DONE = "[DONE] "
 SNAPSHOT_CHARACTERS = 400
 """Characters of a snapshot's parts besides the lists."""

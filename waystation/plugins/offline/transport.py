@@ -130,7 +130,9 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
             case "GET", _ if path == f"/v1/models/{OFFLINE_MODEL}":
                 return httpx2.Response(200, json=_MODEL)
             case _:
-                raise MessagesApiError(f"{method} {path} is not served offline", status=404, kind="not_found_error")
+                raise MessagesApiError(
+                    f"the offline model does not serve {method} {path}", status=404, kind="not_found_error"
+                )
 
     def _message(self, request: MessagesRequest, digest: str) -> httpx2.Response:
         if request.max_tokens > MAX_OUTPUT:

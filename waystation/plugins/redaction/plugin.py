@@ -9,6 +9,7 @@ from importlib.resources import files
 from json import dumps
 
 from waystation.config.settings import Settings
+from waystation.kernel.text import format_count
 from waystation.plugins.api import RedactorContext
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import (
@@ -73,7 +74,8 @@ class ConfiguredPresidioRedactor(PresidioRedactor):
         """For people."""
         rules = self._detections
         models = ", ".join(f"{one} by {model}" for one, model in rules.models.items())
-        own = f"; {len(rules.custom.recognizers)} additional recognisers" if rules.custom.recognizers else ""
+        count = len(rules.custom.recognizers)
+        own = f"; {format_count(count, 'additional recogniser')}" if count else ""
         return (
             f"policy {rules.policy}; names in {models}, and names from lists in other languages; national ids of "
             f"{', '.join(rules.countries)}{own}"

@@ -165,7 +165,7 @@ class PresidioRedactor:
             # Text found in one view is masked in the other, which may see more then: redacting twice changes nothing.
             rest = await self._lane.run(partial(_masked, rest, finds), limit)
         raise TextRedactionError(
-            f"each of {MAX_TEXT_VIEWS} passes found more than the one before, so the text seems designed to prevent "
+            f"each of {MAX_TEXT_VIEWS} passes found more private values, so the text seems designed to prevent "
             "redaction"
         )
 

@@ -276,8 +276,8 @@ def _cookie(headers: Headers) -> str:
 
 _HOW_TO_SIGN_IN = "open the address that `waystation serve` printed, or send its token as a bearer token"
 _HOW_TO_SIGN_IN_ELSEWHERE = (
-    "send an API key (`waystation keys make`) or a token of your provider as a bearer token; in a browser, open any "
-    "page and sign in with a key"
+    "send an API key (`waystation keys make`) or a token of your identity provider as a bearer token; in a browser, "
+    "open any page and sign in with a key"
 )
 _HOW_ASSISTANTS_ASK = (
     "an assistant needs a key for assistants of this server's tenant (`waystation keys make NAME --role assistant`) "
@@ -467,7 +467,7 @@ class AccessGuard:
         elif known.role == "assistant":
             return RejectionInfo(403, _FOR_ASSISTANTS_ALONE)
         elif not known.has_permission(wanted):
-            return RejectionInfo(403, f"this needs the role {wanted!r}, but yours is {known.role!r}")
+            return RejectionInfo(403, f"this request needs the role {wanted!r}, but yours is {known.role!r}")
         if not self._rates.try_acquire(known.tenant, monotonic()):
             return RejectionInfo(
                 429, f"the tenant sent too many requests: at most {REQUESTS_A_SECOND:.0f} a second are accepted"
@@ -553,7 +553,7 @@ def get_max_body_bytes(path: str) -> int:
 
 def build_body_too_large_message(maximum: int) -> str:
     """Build the message for a body over the limit."""
-    store = "submit larger documents with `waystation submit` on the machine of the store"
+    store = "submit larger documents with `waystation submit` on the server's machine"
     return f"a request may have at most {maximum:,} bytes: {store}"
 
 

@@ -137,10 +137,11 @@ async def search_memory_for_tenant(
 
 _REASONS = {
     400: "The request cannot be used; `detail` says what to send instead.",
-    401: "The token is missing or not valid.",
-    403: "Your role does not permit this, or the request comes from a page of another site.",
+    401: "The key or token is missing or not valid.",
+    403: "Your role does not permit the request, or the request comes from a page of another site.",
     404: "Not found, or owned by another tenant.",
-    409: "The approval request was answered before, or the `Idempotency-Key` belongs to another request.",
+    409: "The action is not possible now (for example, the approval request was answered before), or the "
+    "`Idempotency-Key` belongs to another request.",
     413: "The body is too large.",
     421: "`Host` is not a name of this server.",
     422: "The body or a parameter does not match its schema.",
@@ -230,7 +231,10 @@ async def post_edit(client: TenantClient, principal: CurrentPrincipal, task: Tas
 async def post_fork(
     client: TenantClient, task: TaskPath, body: NewFork, idempotency_key: RequestKey = None
 ) -> SubmittedTask:
-    """Submit a task that reuses the finished steps of a task that is over. The same key returns the same task."""
+    """Submit a task that reuses the finished steps of a task that is over.
+
+    A repeated request with the same `Idempotency-Key` returns the same task.
+    """
     return await fork_task(client, task, body, idempotency_key or secrets.token_hex(8))
 
 
@@ -254,7 +258,10 @@ async def get_plan(client: TenantClient, task: TaskPath) -> PlannedTask:
 
 @v1.post("/tasks/{task}/plan/approve")
 async def post_plan(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: NewPlan) -> AnswerResult:
-    """Replace a plan that waits for approval, which approves it. Returns 409 if it was answered before."""
+    """Replace a plan that waits for approval; the new plan is approved.
+
+    Returns 409 if the approval request was answered before.
+    """
     return raise_if_refused(await send_plan(client, task, body, principal))
 
 
@@ -264,7 +271,7 @@ async def post_deliver(
 ) -> AnswerResult:
     """End a task with a report of what it has: deny its open requests, and ask its agents to submit their results.
 
-    The report is marked partial. Returns 409 if the task has no plan yet, or was asked before.
+    The report is marked partial. Returns 409 if the task has no plan yet, or its delivery was requested before.
     """
     return raise_if_refused(await deliver_task(client, task, body, principal))
 
@@ -435,7 +442,10 @@ async def get_task_events(
 async def get_events(
     request: Request, client: TenantClient, feed: TenantFeed, begin: StartAfter, heartbeat: Heartbeat = None
 ) -> Response:
-    """Stream the events of all tasks as server-sent events: those after `after` or `Last-Event-ID`, or new ones."""
+    """Stream the events of all tasks as server-sent events.
+
+    The stream has the events after number `after` or `Last-Event-ID`; without either, only new events.
+    """
     after = await feed.resolve_start(begin, await client.get_newest_event_number())
     return StreamingResponse(feed.stream(after, None, request.state.still, heartbeat), media_type=EVENT_STREAM)
 
@@ -452,7 +462,7 @@ class SpendingQuery(EagerValue):
     since: Annotated[date | None, Field(description="First day in UTC; default: 29 days before the last day.")] = None
     until: Annotated[date | None, Field(description="Last day in UTC; default: today.")] = None
     session: Annotated[str | None, Field(max_length=200, description=ONE_SESSION)] = None
-    by: Annotated[SpendingGrouping, Field(description="What `groups` adds up.")] = "model"
+    by: Annotated[SpendingGrouping, Field(description="Field by which `groups` adds up the spending.")] = "model"
 
     async def load_spending(self, client: Client) -> SpendingReport:
         """Load the spending. Raises BadInput for invalid days, or more than can be shown."""
@@ -503,7 +513,7 @@ async def get_schedules(client: TenantClient) -> tuple[ScheduleJson, ...]:
 async def post_schedule(
     request: Request, client: TenantClient, principal: CurrentPrincipal, body: NewSchedule
 ) -> ScheduleJson:
-    """Add a schedule. With a key, its paths must be below `WAYSTATION_MCP_ROOTS` of the server."""
+    """Add a schedule. With an API key, the schedule's paths must be below the server's `WAYSTATION_MCP_ROOTS`."""
     return build_schedule_json(await add_schedule(client, principal, request.app.state.folders, body))
 
 
@@ -541,9 +551,9 @@ async def post_forget_session(
     session: Annotated[str, Path(min_length=1, max_length=200)],
     body: ForgetSessionRequest,
 ) -> ForgetResult:
-    """Delete a session's tasks from memory, or everything that they have. All of them must be over.
+    """Delete a session's tasks from memory, or everything that they have. All these tasks must be over.
 
-    This cannot be undone. It needs the role `approve`.
+    The deletion cannot be undone. The request needs the role `approve`.
     """
     return await forget_session(client, session, body)
 
