@@ -333,7 +333,7 @@ async def test_the_beginning_of_an_id_is_enough_where_only_one_task_has_it(clien
         await client.resolve_task_id("task-")
     with pytest.raises(BadInput, match=r"'task' matches task-[0-9a-f]{16}, "):
         await client.resolve_task_id("task")
-    with pytest.raises(UnknownTask, match="no task starts with 'xyz'"):
+    with pytest.raises(UnknownTask, match="no task in this store has an id that starts with 'xyz'"):
         await client.resolve_task_id("xyz")
 
 

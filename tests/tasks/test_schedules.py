@@ -175,7 +175,7 @@ lost    paused (why)
     [
         (("--name", "Über"), "a name may have lower-case letters"),
         (("--catch-up", "1s"), "--catch-up takes minutes, hours or days"),
-        (("--catch-up", "900d"), "--catch-up: it should be at most 365 days"),
+        (("--catch-up", "900d"), "--catch-up: it should be at most 365 days\n"),
         (("--monthly", "much"), "--monthly takes tokens"),
         (("--budget", "10"), "--budget 10 is 10 tokens, too few"),
         (("--docs", "/nowhere"), "cannot use /nowhere: no such file"),

@@ -175,10 +175,10 @@ def _build_definition(given: Mapping[str, object], request: TaskRequest) -> Sche
     try:
         return build_schedule_definition(given, request)
     except ValidationError as error:
-        faults = [
-            f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in extract_validation_faults(error)
-        ]
-        raise BadInput(f"{'; '.join(faults)} (a name may have lower-case letters, digits and hyphens)") from None
+        found = extract_validation_faults(error)
+        faults = "; ".join(f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in found)
+        names = " (a name may have lower-case letters, digits and hyphens)"
+        raise BadInput(faults + (names if any(fault.place[-1] == "name" for fault in found) else "")) from None
 
 
 async def _add(settings: Settings, definition: ScheduleDefinition) -> ScheduleDescription:
@@ -234,7 +234,7 @@ def run_now(name: NameArgument) -> None:
     if asyncio.run(_run(name)):
         print_message(f"Requested a run of {name}. `waystation schedule list` shows its result.")
     else:
-        print_message(f"Requested a run of {name}. Another run is in progress: --overlap decides what happens.")
+        print_message(f"Requested a run of {name}. Another run is in progress: the schedule's --overlap decides.")
 
 
 async def _run(name: str) -> bool:

@@ -67,7 +67,7 @@ def format_tool_lines(found: UntrustedTools, by_name: Collection[str] = ()) -> I
         yield "hidden"
         yield from (f"  {_hidden(one)}" for one in found.hidden)
     if not found.tools and not found.hidden:
-        yield "The file has no enabled tool servers."
+        yield "No tools: the file has no enabled tool server, or its servers have no tools."
 
 
 def _silent(found: UntrustedTools) -> set[str]:
