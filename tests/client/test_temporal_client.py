@@ -223,7 +223,7 @@ async def test_without_a_worker_a_running_task_is_shown_as_far_as_it_is_known(
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
     seen = await client.get_task(task_id)
     assert seen.phase is TaskPhase.WORKING
-    assert seen.remark.startswith("no worker answers. The task continues when one runs")
+    assert seen.remark.startswith("no worker answers. The task continues when a worker runs")
 
 
 async def test_a_task_terminated_in_temporal_is_over(client: Client, temporal_client: TemporalClient) -> None:

@@ -274,7 +274,7 @@ def _format_extras(request: TaskRequest) -> Iterator[str]:
     if request.servers is not None:
         yield f"  tool servers: {', '.join(request.servers) or NO_SERVER}"
     if request.procedures:
-        yield f"  agents follow: {', '.join(one.name for one in request.procedures)}"
+        yield f"  procedures and skills: {', '.join(one.name for one in request.procedures)}"
 
 
 def _local(moment: datetime) -> str:
@@ -282,10 +282,17 @@ def _local(moment: datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}"
 
 
+def _format_pause(note: str) -> str:
+    """Format the state of a paused schedule with its note, which may begin with the same word."""
+    if note.startswith("paused by "):
+        return note
+    return f"paused ({note})" if note else "paused"
+
+
 def format_schedule(schedule: ScheduleDescription) -> str:
     """Format a schedule in a few lines."""
     definition, view = schedule.definition, schedule.view
-    state = f"paused ({view.note})" if view.paused else "on"
+    state = _format_pause(view.note) if view.paused else "on"
     timing = "" if definition is None else f"{definition.timing.cron} {definition.timing.zone}"
     lines = [f"{schedule.name}  {timing}  {state}"]
     if definition is None:
@@ -300,5 +307,5 @@ def format_schedule(schedule: ScheduleDescription) -> str:
     last = f"{_local(view.last_run)}, {view.last or 'result no longer known'}" if view.last_run else "-"
     lines.append(f"  next: {next_run}; last: {last}")
     if view.skipped or view.missed:
-        lines.append(f"  skipped during another run: {view.skipped}; missed by more than --catch-up: {view.missed}")
+        lines.append(f"  runs skipped during another run: {view.skipped}; runs too late for --catch-up: {view.missed}")
     return "\n".join(lines)
