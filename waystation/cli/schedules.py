@@ -128,9 +128,9 @@ def add(
     servers: ServersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a schedule for a question. Each run is a task of the session with its own budget.
+    """Add a schedule for a question. Each run starts a task in the session, with a separate budget.
 
-    Each report begins with the changes since the last one. A run that finds no changes starts no task.
+    Each report begins with the changes since the last one. If nothing has changed since then, a run starts no task.
     """
     settings, paths = Settings(), tuple(str(path.expanduser().absolute()) for path in docs)
     request = TaskRequest(

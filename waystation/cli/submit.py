@@ -130,7 +130,7 @@ def submit(
 ) -> None:
     """Submit a question with documents, and follow the task until its report is written.
 
-    When the budget is spent, the task pauses. It asks here, or waits for `waystation approve`.
+    By default, the task pauses when its budget is spent: it asks here, or waits for `waystation approve`.
     """
     settings, identity = Settings(), resolve_request_id(request_id)
     request = TaskRequest(
