@@ -418,8 +418,8 @@ async def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch: pytest.Mo
         ("https://exa mple.org", "is not the address of a server"),
         ("https://a.example:0", "is not the address of a server"),
         ("https://a.example", "WAYSTATION_TOKEN is missing"),
-        ("https://a.example/?token=a%0Ab", "WAYSTATION_TOKEN is not a valid token"),
-        ("https://a.example/?token=%C3%A4", "WAYSTATION_TOKEN is not a valid token"),
+        ("https://a.example/?token=a%0Ab", "the token for https://a.example is not valid"),
+        ("https://a.example/?token=%C3%A4", "the token for https://a.example is not valid"),
     ],
 )
 async def test_a_token_is_sent_to_no_address_that_would_give_it_away(
