@@ -344,7 +344,7 @@ def test_no_proxy_reads_the_token_on_its_way_to_this_machine(monkeypatch: pytest
         (httpx2.Response(500, json={"detail": "it broke"}), WaystationError, "it broke"),
         (httpx2.Response(404, json={"detail": "\x1b]0;owned\x07gone"}), UnknownTask, "gone"),
         (httpx2.Response(404, json={}), UnknownTask, "status 404 without an explanation"),
-        (httpx2.Response(401, json={"detail": "no"}), BadInput, "rejects WAYSTATION_TOKEN"),
+        (httpx2.Response(401, json={"detail": "no"}), BadInput, "rejects your token"),
     ],
 )
 async def test_answers_of_anybody_in_between_are_told_from_the_servers(
@@ -411,18 +411,18 @@ async def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch: pytest.Mo
     ("address", "said"),
     [
         ("http://waystation.example.org", "in plain text: use https://waystation.example.org"),
-        ("ftp://a.example", "is not an address"),
-        ("https://", "is not an address"),
-        ("https://a.example:port", "is not an address"),
-        ("https://me:secret@a.example", "is not an address"),
-        ("a.example", "is not an address"),
-        ("https://a.example/prefix", "is not an address"),
-        ("https://a..b", "is not an address"),
-        ("https://exa mple.org", "is not an address"),
-        ("https://a.example:0", "is not an address"),
+        ("ftp://a.example", "is not the address of a server"),
+        ("https://", "is not the address of a server"),
+        ("https://a.example:port", "is not the address of a server"),
+        ("https://me:secret@a.example", "is not the address of a server"),
+        ("a.example", "is not the address of a server"),
+        ("https://a.example/prefix", "is not the address of a server"),
+        ("https://a..b", "is not the address of a server"),
+        ("https://exa mple.org", "is not the address of a server"),
+        ("https://a.example:0", "is not the address of a server"),
         ("https://a.example", "WAYSTATION_TOKEN is missing"),
-        ("https://a.example/?token=a%0Ab", "WAYSTATION_TOKEN is not a valid token"),
-        ("https://a.example/?token=%C3%A4", "WAYSTATION_TOKEN is not a valid token"),
+        ("https://a.example/?token=a%0Ab", "the token for https://a.example is not valid"),
+        ("https://a.example/?token=%C3%A4", "the token for https://a.example is not valid"),
     ],
 )
 async def test_a_token_is_sent_to_no_address_that_would_give_it_away(

@@ -69,7 +69,7 @@ BAD_USAGE = [
     (["submit", "What?", "--docs", "DOCUMENTS", "--instructions", "/nowhere.md"], "--instructions /nowhere.md"),
     (["show", ""], "the task id is empty: `waystation list` shows"),
     (["approve", " "], "the task id is empty: `waystation list` shows"),
-    (["show", "abc"], "no task starts with 'abc' in this store: `waystation list` shows"),
+    (["show", "abc"], "no task in this store has an id that starts with 'abc': `waystation list` shows"),
     (
         ["approve", "abc", "--add", "0"],
         "--add takes 1 to 1,000,000,000 tokens, $0.000001 to $1,000,000.00, or both",

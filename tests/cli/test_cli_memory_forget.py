@@ -64,7 +64,7 @@ def test_a_session_without_tasks_and_another_tenants_task_are_refused(
     assert "no task in this store matches" in capsys.readouterr().err
     monkeypatch.setenv("WAYSTATION_TENANT", "others")
     assert run(["memory", "forget", "--task", ended_id, "--yes"]) == 2
-    assert f"no task starts with '{ended_id}' in this store" in capsys.readouterr().err
+    assert f"no task in this store has an id that starts with '{ended_id}'" in capsys.readouterr().err
 
 
 def test_the_older_name_does_the_same(ended_id: str, capsys: pytest.CaptureFixture[str]) -> None:

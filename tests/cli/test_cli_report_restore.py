@@ -109,7 +109,7 @@ def test_another_tenant_is_refused(task_id: str, ran: Run, monkeypatch: pytest.M
     monkeypatch.setenv("WAYSTATION_TENANT", "others")
     code, out, err = ran("report", task_id, "--restore")
     assert (code, out) == (2, "")
-    assert err.startswith(f"waystation: no task starts with '{task_id}' in this store")
+    assert err.startswith(f"waystation: no task in this store has an id that starts with '{task_id}'")
 
 
 def test_any_text_of_the_tenant_is_restored_as_it_was_redacted(task_id: str, ran: Run, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_at_a_terminal_the_dearest_comes_first_and_unknown_prices_are_said() -> 
     assert [row[0] for row in build_spending_rows(spending, "model")] == ["$0.09", "$0.000005"]
     named = spending.replace(lines=(cheap.replace(session="weekly"), dear.replace(session="weekly")))
     assert [row[1:] for row in build_spending_rows(named, "session")] == [("0", "3 calls", "weekly")]
-    assert format_spending_line(spending.total) == "$0.09 and 1 call without a known price, 0 fresh tokens"
+    assert format_spending_line(spending.total) == "$0.09 (not including 1 call without a known price), 0 fresh tokens"
 
 
 @pytest.mark.usefixtures("ended_id")

@@ -58,4 +58,4 @@ def test_a_file_that_names_no_server_says_so(
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     assert run(["tools", "--servers", str(path)]) == 0
-    assert capsys.readouterr().out == "The file has no enabled tool servers.\n"
+    assert capsys.readouterr().out == "No tools: the file has no enabled tool server, or its servers have no tools.\n"

@@ -129,14 +129,28 @@ def test_a_deadline_that_has_passed_is_overdue_and_one_to_come_says_what_it_does
 
     assert [told(then, now) for now in (before, after) for then in ("partial", "wait", None)] == snapshot(
         [
-            "until      2026-11-21 12:00 UTC; research-1 then delivers what it has",
+            "until      2026-11-21 12:00 UTC; then research-1 delivers what it has",
             "until      2026-11-21 12:00 UTC; after that, the request is overdue and keeps waiting",
             "until      2026-11-21 12:00 UTC",
-            "overdue    since 2026-11-21 12:00 UTC: research-1 delivers what it has as soon as a worker runs",
+            "overdue    since 2026-11-21 12:00 UTC: as soon as a worker runs, research-1 delivers what it has",
             "overdue    since 2026-11-21 12:00 UTC: the request keeps waiting until someone answers",
             "overdue    since 2026-11-21 12:00 UTC: the request keeps waiting until someone answers",
         ]
     )
+
+
+def test_a_revised_plan_is_named_once_and_stays_as_it_was_after_its_deadline() -> None:
+    plan = PENDING_APPROVAL.replace(
+        request_id="plan-2",
+        agent=PLANNING_ID,
+        requested=Amount(tokens=50_000),
+        steps_left=2,
+        forecast=None,
+        answer_by=NOON,
+    )
+    late = format_request(waiting(plan).replace(at_deadline="partial"), NOON + timedelta(minutes=1), WIDE)
+    assert late.startswith("revised plan of 2 steps waits for approval, with 50,000 tokens for new steps\n")
+    assert "since 2026-11-21 12:00 UTC: as soon as a worker runs, the plan stays as it was\n" in late
 
 
 def test_the_draft_is_offered_where_there_is_one() -> None:

@@ -223,7 +223,7 @@ async def test_without_a_worker_a_running_task_is_shown_as_far_as_it_is_known(
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
     seen = await client.get_task(task_id)
     assert seen.phase is TaskPhase.WORKING
-    assert seen.remark.startswith("no worker answers. The task continues when one runs")
+    assert seen.remark.startswith("no worker answers. The task continues when a worker runs")
 
 
 async def test_a_task_terminated_in_temporal_is_over(client: Client, temporal_client: TemporalClient) -> None:
@@ -333,7 +333,7 @@ async def test_the_beginning_of_an_id_is_enough_where_only_one_task_has_it(clien
         await client.resolve_task_id("task-")
     with pytest.raises(BadInput, match=r"'task' matches task-[0-9a-f]{16}, "):
         await client.resolve_task_id("task")
-    with pytest.raises(UnknownTask, match="no task starts with 'xyz'"):
+    with pytest.raises(UnknownTask, match="no task in this store has an id that starts with 'xyz'"):
         await client.resolve_task_id("xyz")
 
 

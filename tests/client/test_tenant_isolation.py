@@ -64,7 +64,10 @@ def test_no_command_knows_the_task(command: list[str], theirs: str, capsys: pyte
     cut = 2 if command[0] == "context" else len(command) if command[-1] == "--task" else 1
     assert run([*command[:cut], theirs, *command[cut:]]) == 2
     told = capsys.readouterr()
-    said = f"waystation: no task starts with '{theirs}' in this store: `waystation list` shows the newest tasks\n"
+    said = (
+        f"waystation: no task in this store has an id that starts with '{theirs}': "
+        "`waystation list` shows the newest tasks\n"
+    )
     assert (told.out, told.err) == ("", said)
 
 

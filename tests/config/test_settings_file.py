@@ -129,11 +129,13 @@ def test_what_a_file_cannot_give_is_refused_with_file_name_and_range(config: Pat
 
 
 NO_NAMES = {
-    'ANTHROPIC_API_KEY = "hush"': "it is a secret; set ANTHROPIC_API_KEY in the environment instead",
-    'waystation_anthropic_api_key = "hush"': "it is a secret; set ANTHROPIC_API_KEY in the environment instead",
-    'WEBHOOK = "https://hush"': "it contains a secret; set WAYSTATION_WEBHOOK in the environment instead",
-    'DATABASE_URL = "sqlite:///hush"': "it may contain a password; set WAYSTATION_STORE_URL in the environment instead",
-    'Store-Url = "sqlite:///hush"': "it may contain a password; set WAYSTATION_STORE_URL in the environment instead",
+    'ANTHROPIC_API_KEY = "hush"': "the value is a secret; set ANTHROPIC_API_KEY in the environment instead",
+    'waystation_anthropic_api_key = "hush"': "the value is a secret; set ANTHROPIC_API_KEY in the environment instead",
+    'WEBHOOK = "https://hush"': "the value contains a secret; set WAYSTATION_WEBHOOK in the environment instead",
+    'DATABASE_URL = "sqlite:///hush"': "the value may contain a password; set WAYSTATION_STORE_URL in the environment "
+    "instead",
+    'Store-Url = "sqlite:///hush"': "the value may contain a password; set WAYSTATION_STORE_URL in the environment "
+    "instead",
     'BUDGET = "hush"': "use the name budget in the file",
     'WAYSTATION_MODE = "hush"': "use the name mode in the file",
     'QDRANT_URL = "hush"': "use the name qdrant_url in the file",
@@ -160,7 +162,7 @@ def test_secrets_and_the_place_of_the_file_are_refused_with_the_variable_to_set(
     assert {
         name: words
         for name, words in told.items()
-        if f"the config file {config} cannot contain {name}: it " not in words
+        if f"the config file {config} cannot contain {name}: the value " not in words
         or name.upper() not in words.rpartition("; set ")[2]
         or "hush" in words
     } == {}

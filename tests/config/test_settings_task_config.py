@@ -236,7 +236,7 @@ def test_the_least_that_a_refusal_of_a_window_names_is_taken(given: dict[str, ob
 @pytest.mark.parametrize(("window", "warned"), [(8_000, True), (10_999, True), (11_000, False)])
 def test_a_narrow_window_is_warned_about(window: int, warned: bool) -> None:
     warnings = " ".join(collect_config_warnings(terms_of(asked(window=window), Settings())))
-    assert (f"A window of {window:,} tokens is small: if it is below 11,000, " in warnings) is warned
+    assert (f"A window of {window:,} tokens is small: below 11,000, " in warnings) is warned
 
 
 def test_a_small_budget_in_dollars_is_warned_about_for_what_is_kept_for_the_report() -> None:

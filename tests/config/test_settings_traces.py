@@ -102,6 +102,15 @@ def test_what_cannot_be_done_is_refused_by_its_name(monkeypatch: pytest.MonkeyPa
     assert "hush" not in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])
+def test_an_address_that_cannot_be_used_is_refused_by_the_variable_that_has_it(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    give(monkeypatch, {name: "ftp://hush"})
+    with pytest.raises(BadInput, match=f"^{name}: it must be an http or https address"):
+        resolve_trace_target()
+
+
 @pytest.mark.parametrize("for_all", [{}, {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}])
 def test_a_protocol_of_traces_alone_is_refused_by_its_own_name(
     monkeypatch: pytest.MonkeyPatch, for_all: dict[str, str]

@@ -123,7 +123,7 @@ def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> N
         (b"---\nname: tides\n---\nDo.", "lacks a name or a description"),
         (
             b"---\nname: [broken\ndescription: x\n---\nDo.",
-            "name in its SKILL.md must be plain text: put each in quotes",
+            "name in its SKILL.md must be plain text, in quotes",
         ),
         (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "name and description in its SKILL.md must be plain"),
         (

@@ -78,7 +78,7 @@ async def test_several_requests_are_answered_by_one_confirmation_and_each_outcom
     assert (asked["harbours-1"].decision, asked["harbours-1"].by) == ("approved", "Ada")
     assert (asked["tides-1"].decision, asked["tides-1"].by) == ("approved", "Grace")
     assert "None of the selected requests is open" in late.text
-    assert (none.status_code, "no task starts with" in none.text) == (200, True)
+    assert (none.status_code, "has an id that starts with" in none.text) == (200, True)
 
 
 async def test_several_requests_of_a_task_are_denied_in_one_moment(

@@ -133,13 +133,13 @@ weekly  0 7 * * 1 UTC  on
   What of the fees?
   /srv/fees; session S; 200,000 tokens for each run
   tool servers: none
-  agents follow: tides
+  procedures and skills: tides
   next: -; last: -
 weekly  0 7 * * 1 UTC  on
   What of the fees?
   /srv/fees; session S; 200,000 tokens for each run, 1,000,000 tokens a month
   next: 2026-11-28 13:00 CET; last: 2026-11-21 13:00 CET, done, task-1
-  skipped during another run: 1; missed by more than --catch-up: 2
+  runs skipped during another run: 1; runs too late for --catch-up: 2
 weekly  0 7 * * 1 UTC  on
   What of the fees?
   /srv/fees; session S; 200,000 tokens for each run
@@ -150,8 +150,10 @@ weekly  0 7 * * 1 UTC  on
 lost    paused (why)
   the question is no longer in the store: remove the schedule and add it again
   next: -; last: 2026-11-21 13:00 CET, result no longer known
-  skipped during another run: 1; missed by more than --catch-up: 2\
+  runs skipped during another run: 1; runs too late for --catch-up: 2\
 """)
+    paused = ScheduleDescription(name="lost", view=SEEN.replace(paused=True, note="paused by Ada: holidays"))
+    assert format_schedule(paused).startswith("lost    paused by Ada: holidays\n")
     assert list(build_schedule_json(shown[0]).model_dump()) == [
         *(
             "name",
@@ -175,7 +177,7 @@ lost    paused (why)
     [
         (("--name", "Über"), "a name may have lower-case letters"),
         (("--catch-up", "1s"), "--catch-up takes minutes, hours or days"),
-        (("--catch-up", "900d"), "--catch-up: it should be at most 365 days"),
+        (("--catch-up", "900d"), "--catch-up: it should be at most 365 days\n"),
         (("--monthly", "much"), "--monthly takes tokens"),
         (("--budget", "10"), "--budget 10 is 10 tokens, too few"),
         (("--docs", "/nowhere"), "cannot use /nowhere: no such file"),

@@ -117,7 +117,7 @@ harbours asks to call fs__write_file
   | }
   approved   the tool is called once, with exactly these arguments
   if denied  harbours continues without the call, and reads your `--note`
-  until      2026-11-21 21:00 UTC; harbours then continues without the call
+  until      2026-11-21 21:00 UTC; then harbours continues without the call
   waystation approve task-1 --request harbours-1
   waystation deny task-1 --request harbours-1\
 """)
@@ -142,7 +142,7 @@ def test_what_does_not_fit_is_counted_and_where_it_is_read_is_said_where_the_que
 
 def test_a_request_that_is_overdue_says_what_happens_then() -> None:
     late = format_request(waiting(), NOON + timedelta(days=1), 200)
-    assert "since 2026-11-21 21:00 UTC: harbours continues without the call as soon as a worker runs" in late
+    assert "since 2026-11-21 21:00 UTC: as soon as a worker runs, harbours continues without the call" in late
 
 
 def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:

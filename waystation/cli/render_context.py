@@ -135,7 +135,9 @@ def _by(what: str, compaction: str, kinds: dict[str, str]) -> str:
 
 def format_restored_counts(restored: RestoredText) -> str:
     """Format how many placeholders were replaced, and how many remain."""
-    said = f"{_placeholders(restored.replaced)} replaced by original text: the output is private"
+    said = f"{_placeholders(restored.replaced)} replaced by original text"
+    if restored.replaced:
+        said += ": the output is private"
     if restored.unknown:
         said += f"; no original is stored for {_placeholders(restored.unknown)} (credentials are never stored)"
     return said

@@ -99,15 +99,15 @@ def format_request(one: PendingApproval, now: datetime, width: int, *, verbose: 
     """
     approval = one.approval
     if approval.about_plan:
-        what = describe_plan_request(approval.steps_left, approval.requested)[0].removeprefix("plan ")
+        what = describe_plan_request(approval.steps_left, approval.requested)[0]
     elif approval.action is not None:
-        what = f"asks to call {approval.action.tool}"
+        what = f"{approval.agent} asks to call {approval.action.tool}"
     elif approval.reason:
-        what = f"makes no more calls: {approval.reason}"
+        what = f"{approval.agent} makes no more calls: {approval.reason}"
     else:
         spent = format_used_amount(approval.spent, approval.limit)
-        what = f"asks for {format_amount(approval.requested)} more: it has spent {spent}"
-    lines = _wrapped(f"{approval.agent} {what}", width)
+        what = f"{approval.agent} asks for {format_amount(approval.requested)} more: it has spent {spent}"
+    lines = _wrapped(what, width)
     if approval.action is not None:
         lines += format_question(one, approval.action, width)
     for label, text in _facts(one, now, verbose=verbose):
@@ -121,7 +121,7 @@ def _facts(one: PendingApproval, now: datetime, *, verbose: bool) -> list[tuple[
     if approval.about_plan:
         facts += [(step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps]
         facts += [
-            ("approved", "its steps begin"),
+            ("approved", "the steps of the plan begin"),
             ("if denied", describe_plan_request(approval.steps_left, approval.requested)[1]),
         ]
     elif approval.action is not None:
@@ -182,20 +182,23 @@ def _rest(approval: ApprovalView, budget: TaskBudgetView) -> str:
 
 def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple[str, str]:
     """Describe what a deadline does. A running task ends its requests itself, if configured to."""
-    delivers = "delivers what it has" if one.approval.action is None else "continues without the call"
-    if one.approval.about_plan:
-        delivers = "is dropped: the task ends" if one.approval.requested.is_zero else "stays as it was"
     agent, moment = one.approval.agent, f"{answer_by.astimezone(now.tzinfo):{MOMENT}}"
+    if one.approval.about_plan:
+        effect = "the task ends" if one.approval.requested.is_zero else "the plan stays as it was"
+    elif one.approval.action is not None:
+        effect = f"{agent} continues without the call"
+    else:
+        effect = f"{agent} delivers what it has"
     if answer_by > now:
         match one.at_deadline:
             case "partial":
-                return "until", f"{moment}; {agent} then {delivers}"
+                return "until", f"{moment}; then {effect}"
             case "wait":
                 return "until", f"{moment}; after that, the request is overdue and keeps waiting"
             case None:
                 return "until", moment
     if one.at_deadline == "partial":
-        return "overdue", f"since {moment}: {agent} {delivers} as soon as a worker runs"
+        return "overdue", f"since {moment}: as soon as a worker runs, {effect}"
     return "overdue", f"since {moment}: the request keeps waiting until someone answers"
 
 

@@ -128,9 +128,9 @@ def add(
     servers: ServersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a schedule for a question. Each run is a task of the session with its own budget.
+    """Add a schedule for a question. Each run starts a task in the session, with a separate budget.
 
-    Each report begins with the changes since the last one. A run that finds no changes starts no task.
+    Each report begins with the changes since the last one. If nothing has changed since then, a run starts no task.
     """
     settings, paths = Settings(), tuple(str(path.expanduser().absolute()) for path in docs)
     request = TaskRequest(
@@ -175,10 +175,10 @@ def _build_definition(given: Mapping[str, object], request: TaskRequest) -> Sche
     try:
         return build_schedule_definition(given, request)
     except ValidationError as error:
-        faults = [
-            f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in extract_validation_faults(error)
-        ]
-        raise BadInput(f"{'; '.join(faults)} (a name may have lower-case letters, digits and hyphens)") from None
+        found = extract_validation_faults(error)
+        faults = "; ".join(f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in found)
+        names = " (a name may have lower-case letters, digits and hyphens)"
+        raise BadInput(faults + (names if any(fault.place[-1] == "name" for fault in found) else "")) from None
 
 
 async def _add(settings: Settings, definition: ScheduleDefinition) -> ScheduleDescription:
@@ -234,7 +234,7 @@ def run_now(name: NameArgument) -> None:
     if asyncio.run(_run(name)):
         print_message(f"Requested a run of {name}. `waystation schedule list` shows its result.")
     else:
-        print_message(f"Requested a run of {name}. Another run is in progress: --overlap decides what happens.")
+        print_message(f"Requested a run of {name}. Another run is in progress: the schedule's --overlap decides.")
 
 
 async def _run(name: str) -> bool:
@@ -274,7 +274,7 @@ def _format_extras(request: TaskRequest) -> Iterator[str]:
     if request.servers is not None:
         yield f"  tool servers: {', '.join(request.servers) or NO_SERVER}"
     if request.procedures:
-        yield f"  agents follow: {', '.join(one.name for one in request.procedures)}"
+        yield f"  procedures and skills: {', '.join(one.name for one in request.procedures)}"
 
 
 def _local(moment: datetime) -> str:
@@ -282,10 +282,17 @@ def _local(moment: datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}"
 
 
+def _format_pause(note: str) -> str:
+    """Format the state of a paused schedule with its note, which may begin with the same word."""
+    if note.startswith("paused by "):
+        return note
+    return f"paused ({note})" if note else "paused"
+
+
 def format_schedule(schedule: ScheduleDescription) -> str:
     """Format a schedule in a few lines."""
     definition, view = schedule.definition, schedule.view
-    state = f"paused ({view.note})" if view.paused else "on"
+    state = _format_pause(view.note) if view.paused else "on"
     timing = "" if definition is None else f"{definition.timing.cron} {definition.timing.zone}"
     lines = [f"{schedule.name}  {timing}  {state}"]
     if definition is None:
@@ -300,5 +307,5 @@ def format_schedule(schedule: ScheduleDescription) -> str:
     last = f"{_local(view.last_run)}, {view.last or 'result no longer known'}" if view.last_run else "-"
     lines.append(f"  next: {next_run}; last: {last}")
     if view.skipped or view.missed:
-        lines.append(f"  skipped during another run: {view.skipped}; missed by more than --catch-up: {view.missed}")
+        lines.append(f"  runs skipped during another run: {view.skipped}; runs too late for --catch-up: {view.missed}")
     return "\n".join(lines)

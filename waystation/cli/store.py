@@ -76,15 +76,16 @@ def format_reseal_report(report: ResealReport, *, encrypts: bool) -> str:
     """Format how many rows of which kind were rewritten."""
     vault = report.vault
     lines = [
-        f"{format_count(report.texts, 'text')} rewritten: "
-        + ("encrypted with the present key, each bound to its row." if encrypts else "not encrypted."),
+        f"{format_count(report.texts, 'text')} rewritten"
+        + (": encrypted with the present key, each bound to its row." if encrypts else " as plain text."),
         f"{format_count(report.owner_proofs, 'proof')} of ownership rewritten.",
         f"Vault: {format_count(vault.originals, 'original')}, {format_count(vault.secrets, 'secret')} of tool servers "
         f"and {format_count(vault.session_proofs, 'session proof')} rewritten with the present key.",
     ]
     if vault.unreadable:
         lines.append(
-            f"Vault: {format_count(vault.unreadable, 'value')} not rewritten: no key on this machine decrypts them."
+            f"Vault: {format_count(vault.unreadable, 'value')} not rewritten, because no key on this machine can "
+            f"decrypt {'it' if vault.unreadable == 1 else 'them'}."
         )
     return "\n".join(lines)
 

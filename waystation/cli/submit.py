@@ -130,7 +130,7 @@ def submit(
 ) -> None:
     """Submit a question with documents, and follow the task until its report is written.
 
-    When the budget is spent, the task pauses. It asks here, or waits for `waystation approve`.
+    By default, the task pauses when its budget is spent: it asks here, or waits for `waystation approve`.
     """
     settings, identity = Settings(), resolve_request_id(request_id)
     request = TaskRequest(
@@ -189,7 +189,7 @@ def load_task_procedures(settings: Settings, procedures: list[Path], skills: lis
     """Load procedures and skills; those of the settings if no procedures are named. Raises BadInput."""
     given = load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else []))
     found = load_skills(skills)
-    _print_skipped(found.skipped_items)
+    _print_skipped(found.skipped_items, len(found.skipped_items))
     try:
         return validate_procedures((*given, *found.skills))
     except ValueError as error:
@@ -216,11 +216,11 @@ def _load(paths: list[Path], *, verbose: bool) -> DocumentLoadResult:
 MAX_SKIPPED_LINES = 5
 
 
-def _print_skipped(items: Sequence[SkippedItem], most: int = MAX_SKIPPED_LINES) -> None:
+def _print_skipped(items: Sequence[SkippedItem], most: int) -> None:
     for item in items[:most]:
         print_message(f"Skipped {item.name}: {item.reason}")
     if len(items) > most:
-        print_message(f"Skipped {len(items) - most} more: the report names all of them, and so does --verbose.")
+        print_message(f"Skipped {len(items) - most} more: --verbose names all of them.")
 
 
 async def _submit(
@@ -392,7 +392,7 @@ def format_unattended_policy(decided: UnattendedPolicy) -> str:
             f"grants of {format_amount(decided.top_up.amount)}, up to {format_count(decided.top_up.times, 'time')}"
         )
     end = (
-        "the agent then delivers what it has"
+        "the request then counts as denied"
         if decided.at_deadline == "partial"
         else "the request is then marked overdue"
     )

@@ -257,7 +257,7 @@ def spending(
     ] = "model",
     as_json: JsonOption = False,
 ) -> None:
-    """Show what all tasks have spent, the highest cost first. `--json` also groups it by day."""
+    """Show what all tasks have spent, the highest cost first. `--json` also groups the spending by day."""
     now = local_now()
     first, last = (parse_past_moment(text, name, now) for text, name in ((since, "--since"), (until, "--until")))
     days = DayRange.resolve(
@@ -296,7 +296,8 @@ def build_spending_rows(found: SpendingReport, by: SpendingGrouping) -> list[tup
 
 def format_spending_line(line: SpendingLine) -> str:
     """Format the line as a sentence."""
-    unpriced = f" and {format_count(line.unpriced_calls, 'call')} without a known price" if line.unpriced_calls else ""
+    calls = format_count(line.unpriced_calls, "call")
+    unpriced = f" (not including {calls} without a known price)" if line.unpriced_calls else ""
     return f"{format_usd_short(line.cost_micro_usd)}{unpriced}, {line.usage.fresh:,} fresh tokens"
 
 

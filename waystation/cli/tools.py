@@ -67,7 +67,7 @@ def format_tool_lines(found: UntrustedTools, by_name: Collection[str] = ()) -> I
         yield "hidden"
         yield from (f"  {_hidden(one)}" for one in found.hidden)
     if not found.tools and not found.hidden:
-        yield "The file has no enabled tool servers."
+        yield "No tools: the file has no enabled tool server, or its servers have no tools."
 
 
 def _silent(found: UntrustedTools) -> set[str]:
@@ -148,9 +148,11 @@ async def list_agent_tools(
         BadInput: The task has no such agent.
         StoreError: The store failed. Also whatever the settings' tool servers raise.
     """
-    steps = [step for step in (await client.get_task(task_id)).steps if agent in {None, step.id}]
+    known = (await client.get_task(task_id)).steps
+    steps = [step for step in known if agent in {None, step.id}]
     if agent is not None and not steps:
-        raise BadInput(f"{task_id} has no agent {agent!r}: `waystation show {task_id}` names its agents")
+        names = ", ".join(step.id for step in known) or "none yet"
+        raise BadInput(f"{task_id} has no agent {agent!r}; it has {names}")
     async with _desk(settings) as desk:
         row = await desk.store.get_task(task_id, build_reader_scope(settings.tenant))
         fields = row.ref.model_dump()

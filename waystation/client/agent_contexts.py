@@ -231,7 +231,7 @@ async def _gone_on(store: SqlStore, ended: TaskRow) -> None:
 async def _check(store: SqlStore, row: TaskRow, rewind: TaskRewind) -> None:
     """Validate a rewind as the worker will, without any effect."""
     if row.progress is None or row.progress.state is None:
-        raise BadInput(f"{row.ref.task_id} is from a version that stored no state to rewind: submit its question again")
+        raise BadInput(f"{row.ref.task_id} has no stored state to rewind: submit its question again")
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
     build_reopened_state(ended, rewind, row.config.agent_budget)
     build_transcript_rewind(
@@ -397,7 +397,7 @@ class RecallResultJson(Value):
         return cls(found=found, remark=build_recall_remark(found))
 
 
-NOTHING_FITS = "no passage found contains a word of the query: perhaps memory has nothing that fits"
+NOTHING_FITS = "none of the passages found contains a word of the query: perhaps memory has nothing that fits"
 
 
 def build_recall_remark(found: Sequence[MemoryMatchJson]) -> str:

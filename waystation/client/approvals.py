@@ -164,7 +164,7 @@ def describe_unresponsive_task(run: "TaskRun | None") -> tuple[TaskPhase, str]:
         return run.final_phase, "the task was ended in Temporal, without a report"
     return (
         TaskPhase.WORKING,
-        "no worker answers. The task continues when a worker runs; until then, its cost and progress are unknown",
+        "no worker answers. The task continues when a worker runs; until then, its progress is unknown",
     )
 
 

@@ -124,10 +124,8 @@ async def require_tasks_finished(client: Client, settings: Settings, found: Pers
     task_ids = sorted({trace.task_id for trace in found.traces if trace.place not in _ELSEWHERE})
     at_work = [one for one in task_ids if not (await client.get_task(one)).over]
     if at_work:
-        verbs = "mentions this person and is running" if len(at_work) == 1 else "mention this person and are running"
-        raise BadInput(
-            f"{', '.join(at_work[:5])} {verbs}: `waystation cancel {at_work[0]}` stops it, or wait until it has ended"
-        )
+        verbs = "mentions this person and is" if len(at_work) == 1 else "mention this person and are"
+        raise BadInput(f"{', '.join(at_work[:5])} {verbs} running: {_stop_or_wait(at_work)}")
     temporal = await connect_to_temporal(settings)
     async with _answering():
         remembered = [one for one in task_ids if await is_workflow_running(temporal, make_indexing_workflow_id(one))]
@@ -135,6 +133,13 @@ async def require_tasks_finished(client: Client, settings: Settings, found: Pers
         raise BadInput(
             f"the documents of {', '.join(remembered[:5])} are still being written to memory: try again later"
         )
+
+
+def _stop_or_wait(running: Sequence[str]) -> str:
+    """Say what a person can do about running tasks."""
+    if len(running) == 1:
+        return f"`waystation cancel {running[0]}` stops it, or wait until it has ended"
+    return "stop each with `waystation cancel TASK`, or wait until all have ended"
 
 
 async def run_erasure(
@@ -201,8 +206,8 @@ async def _answering() -> AsyncGenerator[None]:
         yield
     except RPCError as error:
         raise Unreachable(
-            f"the Temporal server does not answer ({error.status.name}): the erasure may still happen. It is "
-            "safe to run the command again"
+            f"the Temporal server does not answer ({error.status.name}): an erasure that was already requested may "
+            "still happen. It is safe to run the command again"
         ) from error
 
 
@@ -253,8 +258,7 @@ async def select_task_ids(client: Client, settings: Settings, selection: TaskSel
     running = [row.ref.task_id for row in rows if not await _over(client, row)]
     if running and selection.ended_before is None:
         raise BadInput(
-            f"{', '.join(running[:5])} {'is' if len(running) == 1 else 'are'} running: `waystation cancel "
-            f"{running[0]}` stops it, or wait until it has ended"
+            f"{', '.join(running[:5])} {'is' if len(running) == 1 else 'are'} running: {_stop_or_wait(running)}"
         )
     over = tuple(row.ref.task_id for row in rows if row.ref.task_id not in running)
     if not over:

@@ -71,7 +71,9 @@ def render_cited_passage(passage: CitedPassage, path: Path) -> PassageImage:
         BadInput: this is another file than the one that was submitted, or its page cannot be drawn.
     """
     if compute_file_hash(path) != passage.source_hash:
-        raise BadInput("this is not the submitted file, or the file has changed since then: choose the submitted file")
+        raise BadInput(
+            "this is not the submitted file, or the file has changed since it was submitted: choose the submitted file"
+        )
     try:
         with PassageImageRenderer() as renderer:
             return renderer.render(path, passage.request)

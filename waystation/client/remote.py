@@ -26,6 +26,7 @@ from waystation.documents.document_loading import DocumentLoadResult
 from waystation.kernel.client_permissions import ClientPermission
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
 from waystation.kernel.network import describe_connection_error
+from waystation.kernel.text import format_count
 from waystation.kernel.value import extract_validation_faults
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.approvals import AnswerAuthor
@@ -135,7 +136,7 @@ class RemoteClient(Client):
             raise BadInput(f"WAYSTATION_TOKEN is missing: set it to a token for {self.address}, such as an API key")
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise BadInput(
-                "WAYSTATION_TOKEN is not a valid token: a token has printable ASCII characters and no spaces"
+                f"the token for {self.address} is not valid: a token has printable ASCII characters and no spaces"
             )
         self._http = httpx2.AsyncClient(
             base_url=self.address,
@@ -200,7 +201,8 @@ class RemoteClient(Client):
         Raises BadInput.
         """
         raise BadInput(
-            f"private values of {len(found.documents):,} documents cannot be replaced through WAYSTATION_SERVER: send "
+            f"private values of {format_count(len(found.documents), 'document')} cannot be replaced through "
+            "WAYSTATION_SERVER: send "
             "the files to /v1/documents/read?redacted=true, or use `waystation read --redacted`"
         )
 
@@ -276,11 +278,11 @@ def _address(written: str) -> tuple[str, str]:
         parts = urlsplit(written.strip())
         port = parts.port
     except ValueError:
-        raise BadInput(f"WAYSTATION_SERVER is not an address: give one {_LIKE}") from None
+        raise BadInput(f"WAYSTATION_SERVER is not the address of a server: give one {_LIKE}") from None
     host = parts.hostname or ""
     odd = any(not label for label in host.split(".")) or any(sign.isspace() for sign in host) or port == 0
     if parts.scheme not in {"http", "https"} or odd or parts.username is not None or parts.path not in {"", "/"}:
-        raise BadInput(f"WAYSTATION_SERVER is not an address: give one {_LIKE}")
+        raise BadInput(f"WAYSTATION_SERVER is not the address of a server: give one {_LIKE}")
     if parts.scheme == "http" and host not in _LOOPBACK:
         raise BadInput(f"WAYSTATION_SERVER would send the token to {host} in plain text: use https://{host}")
     name = f"[{host}]" if ":" in host else host
@@ -323,8 +325,8 @@ def _failure(address: str, answer: httpx2.Response, content: bytes) -> Waystatio
     match answer.status_code:
         case HTTPStatus.UNAUTHORIZED:
             return BadInput(
-                f"{address} rejects WAYSTATION_TOKEN: it is mistyped, revoked, or from an earlier start of the "
-                "server. Set it to a valid token"
+                f"{address} rejects your token: it is mistyped, revoked, or from an earlier start of the server. Set "
+                "WAYSTATION_TOKEN to a valid token, or WAYSTATION_SERVER to the link that the server printed last"
             )
         case HTTPStatus.NOT_FOUND:
             return UnknownTask(detail)

@@ -124,7 +124,9 @@ async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> 
     found = await store.find_task_ids(wanted, reader)
     match found:
         case ():
-            raise UnknownTask(f"no task starts with {prefix!r} in this store: `waystation list` shows the newest tasks")
+            raise UnknownTask(
+                f"no task in this store has an id that starts with {prefix!r}: `waystation list` shows the newest tasks"
+            )
         case (only,) if not any_task:
             return only
         case _ if wanted in found:
@@ -143,7 +145,7 @@ async def load_document_text(store: SqlStore, row: TaskRow, name: str) -> str:
         if document.name == name:
             return await store.get_text(document.blob, row.ref.scope)
     raise BadInput(
-        f"{row.ref.task_id} no longer has the document {name!r}, which was replaced or removed after it was cited"
+        f"{row.ref.task_id} has no document {name!r} now: a cited document may have been replaced or removed since"
     )
 
 

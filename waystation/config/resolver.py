@@ -593,13 +593,13 @@ def _about_agent(agent: AgentConfig, config: TaskConfig) -> Iterator[str]:
     facts = get_model_profile(agent.model)
     if not facts.is_known and not config.offline:
         yield (
-            f"The model {facts.name} is unknown: it has no price, and its window is assumed to be {facts.window:,} "
-            "tokens."
+            f"The model {facts.name} is unknown: its window is assumed to be {facts.window:,} tokens, and it may have "
+            "no price."
         )
     if agent.window < NARROW_WINDOW:
         yield (
-            f"A window of {agent.window:,} tokens is small: if it is below {NARROW_WINDOW:,}, prompts, tools and "
-            "recalled passages leave little room for documents. Compactions may use up the budget. Raise --window."
+            f"A window of {agent.window:,} tokens is small: below {NARROW_WINDOW:,}, prompts, tools and recalled "
+            "passages leave little room for documents. Compactions may use up the budget. Raise --window."
         )
     yield from _about_compaction(agent)
 
@@ -611,7 +611,7 @@ def _about_compaction(agent: AgentConfig) -> list[str]:
             f"A context that is full only at {agent.trigger:,} of {agent.window:,} tokens leaves no room for a large "
             "result. Lower WAYSTATION_TRIGGER_PERCENT."
         )
-    if agent.primers < REDUCED_PRIMERS and agent.recents >= RAISED_RECENTS:
+    if agent.strategy == "window" and agent.primers < REDUCED_PRIMERS and agent.recents >= RAISED_RECENTS:
         warnings.append(
             f"Compactions keep {agent.primers} of the first messages and {agent.recents} of the last, so the start of "
             "the work is lost first. Raise WAYSTATION_PRIMERS or lower WAYSTATION_RECENTS."

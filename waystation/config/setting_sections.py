@@ -74,7 +74,8 @@ class AccessSettings(SettingSection):
         said: bool | None = info.data.get("encrypt_payloads")
         if given and not (info.data.get("key") is not None if said is None else said):
             raise ValueError(
-                "it needs WAYSTATION_KEY: without a key, anyone who can reach Temporal can answer under any name"
+                "it needs WAYSTATION_KEY, and WAYSTATION_ENCRYPT_PAYLOADS must not be false: without encryption, "
+                "anyone who can reach Temporal can answer under any name"
             )
         return given
 

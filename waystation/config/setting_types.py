@@ -234,20 +234,20 @@ ENVIRONMENT_PREFIX = "WAYSTATION_"
 NESTING_SEPARATOR = "__"
 """Separates the name of a table and of a value in it in a variable's name."""
 NOT_IN_A_FILE = {
-    "home": "it determines where the config file is",
-    "config": "it determines where the config file is",
-    "store_url": "it may contain a password",
-    "anthropic_api_key": "it is a secret",
-    "qdrant_api_key": "it is a secret",
-    "key": "it is a secret",
-    "previous_keys": "it contains secrets",
-    "placeholder_key": "it is a secret",
-    "codec_token": "it is a secret",
-    "token": "it is a secret",
-    "embedder_key": "it is a secret",
-    "voyage_api_key": "it is a secret",
-    "webhook": "it contains a secret",
-    "notify": "it contains secrets",
+    "home": "the value determines where the config file is",
+    "config": "the value determines where the config file is",
+    "store_url": "the value may contain a password",
+    "anthropic_api_key": "the value is a secret",
+    "qdrant_api_key": "the value is a secret",
+    "key": "the value is a secret",
+    "previous_keys": "the value contains secrets",
+    "placeholder_key": "the value is a secret",
+    "codec_token": "the value is a secret",
+    "token": "the value is a secret",
+    "embedder_key": "the value is a secret",
+    "voyage_api_key": "the value is a secret",
+    "webhook": "the value contains a secret",
+    "notify": "the value contains secrets",
 }
 """Settings that only the environment may contain, and why."""
 

@@ -468,23 +468,27 @@ def resolve_trace_target() -> TraceTarget | None:
     given = _environment()
     own, all_signals = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
     by = own if given.get(own) else all_signals
-    endpoint = given.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or given.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+    own_address, shared_address = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
+    by_address = own_address if given.get(own_address) else shared_address
+    endpoint = given.get(by_address, "")
     exporter = given.get("OTEL_TRACES_EXPORTER", "otlp" if endpoint else "none").strip().lower()
     if exporter == "none" or given.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     if exporter != "otlp":
         raise BadInput("OTEL_TRACES_EXPORTER: use `otlp`, or `none` to send no spans")
     if given.get(by, "").strip().lower() not in {"", "http/protobuf"}:
-        others = "" if by == own else f"; set {own} to leave other programs unchanged"
+        others = "" if by == own else f"; to change it for traces only, set {own}"
         raise BadInput(f"{by}: only `http/protobuf` is supported{others}")
     if fault := next(iter_trace_setting_faults(given), ""):
         raise BadInput(fault)
     said = given.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
-    return TraceTarget(_shown(endpoint or "http://localhost:4318"), include_content=said in CAPTURE_CONTENT_VALUES)
+    return TraceTarget(
+        _shown(by_address, endpoint or "http://localhost:4318"), include_content=said in CAPTURE_CONTENT_VALUES
+    )
 
 
-def _shown(endpoint: str) -> str:
-    """Return scheme, host and port: a path or a password may be a secret.
+def _shown(variable: str, endpoint: str) -> str:
+    """Return scheme, host and port of the variable's address: a path or a password may be a secret.
 
     Raises:
         BadInput: it is not an http or https address.
@@ -495,7 +499,7 @@ def _shown(endpoint: str) -> str:
     except ValueError:
         parts, port = urlsplit(""), ""
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise BadInput("OTEL_EXPORTER_OTLP_ENDPOINT: it must be an http or https address, like http://localhost:4318")
+        raise BadInput(f"{variable}: it must be an http or https address, like http://localhost:4318")
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 

@@ -140,6 +140,11 @@ def validate_unattended(unattended: UnattendedPolicy, chosen: ResolvedConfig) ->
             )
 
 
+def _name_first_parts(earlier: int) -> str:
+    """Name the parts of an agent's first request; `earlier`: tokens about earlier tasks in it."""
+    return f"the prompt, the tools{', your question and earlier tasks' if earlier else ' and your question'}"
+
+
 def validate_window_fits_prompt(window: int, trigger: int, asked: int, earlier: int, wider: str) -> None:
     """Check that the window is not full with the first request of an agent.
 
@@ -152,9 +157,8 @@ def validate_window_fits_prompt(window: int, trigger: int, asked: int, earlier: 
     """
     begins_with = asked + earlier
     if begins_with >= trigger:
-        told = ", the tools, your question and earlier tasks" if earlier else ", the tools and your question"
         raise BadInput(
-            f"a window of {window:,} tokens is full at {trigger:,}, but the prompt{told} already take "
+            f"a window of {window:,} tokens is full at {trigger:,}, but {_name_first_parts(earlier)} already take "
             f"about {begins_with:,}: give {wider} or more"
         )
 
@@ -167,8 +171,8 @@ def validate_agent_budget(affordable: int, asked: int, earlier: int, wider: str)
     begins_with = asked + earlier
     if begins_with >= affordable:
         raise BadInput(
-            f"the budget of an agent covers a first request of {affordable:,} tokens, but the prompt, the tools and "
-            f"your question already take about {begins_with:,}: give {wider} or more"
+            f"the budget of an agent covers a first request of {affordable:,} tokens, but {_name_first_parts(earlier)} "
+            f"already take about {begins_with:,}: give {wider} or more"
         )
 
 

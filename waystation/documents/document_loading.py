@@ -496,7 +496,10 @@ def _text(path: Path, option: str = "--procedures", maximum: int = PROCEDURE_CHA
     try:
         return _content(path, maximum)
     except UnreadableFileError as unreadable:
-        raise BadInput(f"{option} {path} {unreadable}. Give a text file in UTF-8 that you may read.") from unreadable
+        raise BadInput(
+            f"{option} {path} {unreadable}. Give a text file in UTF-8 that you may read, with at most {maximum:,} "
+            "characters."
+        ) from unreadable
 
 
 def _content(path: Path, maximum: int) -> str:

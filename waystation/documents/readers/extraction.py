@@ -107,7 +107,8 @@ def join_extracted_parts(extract: ExtractionResult) -> ExtractedText:
     if len(text) > _MAX_CHARACTERS:
         limit = _MAX_CHARACTERS // 1_000_000
         raise UnreadableFileError(
-            f"has {len(text) / 1e6:.1f} million characters of text; the maximum is {limit} million. Split the file"
+            f"too long: {len(text) / 1e6:.1f} million characters of text; the maximum is {limit} million. "
+            "Split the file"
         )
     return ExtractedText(text=text, skipped_items=tuple(extract.skipped_items))
 
