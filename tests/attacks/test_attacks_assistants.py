@@ -193,7 +193,7 @@ async def test_an_assistant_has_nothing_of_the_home_folder_by_a_folder_above_it(
     (settings.home / "config.toml").write_text(SECRET)
     async with open_assistant_client(settings, tmp_path) as asking:
         said = await submitting(asking, path=".")
-    assert "no file in it can be read (home: in Waystation's home folder)" in said
+    assert "none of its files can be used (home: in Waystation's home folder)" in said
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_more_files_than_a_task_may_have_documents_are_refused_before_one_is_rea
         BadInput, match=r"5,001 files are too many: a task can have 5,000 documents\. Give a smaller folder"
     ):
         load_documents([tmp_path / "one", tmp_path / "two", tmp_path / "two"])
-    with pytest.raises(BadInput, match="no file in it can be read"):
+    with pytest.raises(BadInput, match="none of its files can be used"):
         load_documents([tmp_path / "one"])
 
 
@@ -242,10 +242,10 @@ def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_anything_to_read_is_refused_with_the_first_reason(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"no file in it can be read\. Give a file or folder"):
+    with pytest.raises(BadInput, match=r"none of its files can be used\. Give a file or folder"):
         load_documents([tmp_path])
     write(tmp_path / "a.bin", b"\x00\x01")
-    with pytest.raises(BadInput, match=r"no file in it can be read \(a\.bin: binary, not text\)\."):
+    with pytest.raises(BadInput, match=r"none of its files can be used \(a\.bin: binary, not text\)\."):
         load_documents([tmp_path])
 
 

@@ -75,7 +75,7 @@ To allow the call, send the signal `approve_budget` with
 {"request_id": "harbours-1", "action": "fs__write_file", "by": "name"}
 ```
 
-To let the agent continue without it, send `deny_budget` with
+To let the agent continue without the call, send `deny_budget` with
 
 ```json
 {"request_id": "harbours-1", "note": "why, for the agent", "by": "name"}

@@ -402,7 +402,7 @@ async def _outbox(settings: Settings) -> CheckResult:
         if since
         else ""
     )
-    finding = f"{waiting:,} passages in the store wait to be added to memory{oldest}{named}"
+    finding = f"{format_count(waiting, 'passage')} in the store still to be added to memory{oldest}{named}"
     return CheckResult(name="passages", ok=not waiting and not refused, finding=finding, needed=False)
 
 

@@ -180,7 +180,7 @@ app.add_typer(session)
 
 @session.callback()
 def _session() -> None:
-    """List sessions, or set the budget of one."""
+    """List sessions, or set the budget of a session."""
 
 
 @session.command("list")

@@ -278,7 +278,7 @@ def _folder(given: _Given, left_out: list[SkippedItem], reader: _Reader, *, requ
             without.append(SkippedItem(name=sanitize_document_name(short), reason=str(unreadable)))
     if required and not read and not given.already_listed:
         raise BadInput(
-            f"cannot use {folder}: no file in it can be read{format_left_out(without)}. Give a file or folder of "
+            f"cannot use {folder}: none of its files can be used{format_left_out(without)}. Give a file or folder of "
             f"{FORMATS}."
         )
     left_out += without

@@ -55,7 +55,7 @@ def render_action_details(task_id: str, approval: ApprovalView, question: ToolCa
         _format_replaced_hint(task_id, question),
         deadline,
         f"To allow the call, send the signal `approve_budget` with\n\n```json\n{yes}\n```",
-        f"To let the agent continue without it, send `deny_budget` with\n\n```json\n{no}\n```",
+        f"To let the agent continue without the call, send `deny_budget` with\n\n```json\n{no}\n```",
     ]
     return "\n\n".join(filter(None, parts))
 
