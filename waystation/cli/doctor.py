@@ -84,7 +84,7 @@ def check_exposure(settings: Settings) -> tuple[bool, str]:
         said.append("other users can read all data in Temporal and answer requests: set WAYSTATION_KEY")
         return False, "; ".join(said)
     said.append(
-        "without the key, other users cannot read data in Temporal or answer requests, but they can end tasks: "
+        "without WAYSTATION_KEY, other users cannot read data in Temporal or answer requests, but they can end tasks: "
         "use a Temporal server with authentication unless you trust these users (docs/explanation/encryption.md)"
     )
     return not paths, "; ".join(said)
@@ -105,9 +105,9 @@ def _ports(settings: Settings) -> tuple[str, ...]:
     if run is not None and run.is_server_alive:
         found += [f"Temporal at {run.address}", f"its UI at {run.ui_url}"]
         if run.codec_endpoint is not None:
-            found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc}, which requires its secret path")
+            found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc} (with its secret path)")
         if run.pages:
-            found.append(f"pages at {urlsplit(run.pages).netloc}, which require the token in the private link")
+            found.append(f"pages at {urlsplit(run.pages).netloc} (with the token in the private link)")
     more = (("health", settings.health_address), ("metrics", settings.metrics_address))
     return (*found, *(f"{what} at {address}" for what, address in more if address is not None))
 
@@ -375,7 +375,7 @@ async def _memory(settings: Settings) -> CheckResult:
     except BadInput as error:
         return CheckResult(name="memory", ok=False, finding=str(error))
     except CLIENT_ERRORS as error:
-        rest = "; set WAYSTATION_QDRANT_GRPC_PORT=0 to use only REST" if server.grpc_port else ""
+        rest = "; if gRPC is blocked, set WAYSTATION_QDRANT_GRPC_PORT=0 to use only REST" if server.grpc_port else ""
         finding = f"{server.name} {classify_failure(error)}: tasks continue, and passages wait in the store{rest}"
         return CheckResult(name="memory", ok=False, finding=finding, needed=False, reachable=False)
     state = "exists" if there else "does not exist yet (the first worker creates it)"
@@ -402,7 +402,7 @@ async def _outbox(settings: Settings) -> CheckResult:
         if since
         else ""
     )
-    finding = f"{waiting:,} passages in the store wait to be added to memory{oldest}{named}"
+    finding = f"waiting in the store to be added to memory: {format_count(waiting, 'passage')}{oldest}{named}"
     return CheckResult(name="passages", ok=not waiting and not refused, finding=finding, needed=False)
 
 

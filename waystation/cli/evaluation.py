@@ -100,7 +100,7 @@ def evaluate_reports(
     window: Annotated[str | None, typer.Option(metavar="TOKENS", help="Context window of each agent, like 8k.")] = None,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="A B", help="Two configurations, each a result (.json), settings (.toml) or a model."),
+        typer.Option(metavar="A B", help="Two configurations, each a result (.json), a settings file (.toml) or a model."),
     ] = None,
     least: Annotated[
         list[str] | None,
@@ -116,7 +116,7 @@ def evaluate_reports(
 ) -> None:
     """Score reports on questions with known answers. The scores are computed by code.
 
-    It uses a running platform, or starts one until the evaluation ends. Requests for more budget are counted and
+    It uses a running platform, or starts one and stops it at the end. Requests for more budget are counted and
     denied.
     """
     floors = [_floor(text) for text in least or ()]
