@@ -123,7 +123,8 @@ def test_doctor_counts_what_waits_and_names_what_memory_does_not_take(capsys: py
     ok, finding = passages_check(capsys)
     assert not ok
     assert re.fullmatch(
-        f"waiting in the store to be added to memory: 2 passages, {since}; memory rejected 1 passage: {refused}", finding
+        f"waiting in the store to be added to memory: 2 passages, {since}; memory rejected 1 passage: {refused}",
+        finding,
     )
 
 

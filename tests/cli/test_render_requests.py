@@ -46,7 +46,7 @@ def test_the_inbox_tells_what_each_request_is_about_and_breaks_no_command() -> N
     assert shown == snapshot("""\
 task-0123456789abcdef  Which licences [red]do[/red] they carry?
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
-  it buys    about 7 more calls at an average of 4,200 tokens, with room for the
+  forecast   about 7 more calls at an average of 4,200 tokens, with room for the
              longest reply
   if denied  research-1 ends with 3 notes; analysis continues with this result;
              the report is partial
@@ -58,7 +58,7 @@ research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
 
 task-1  Why?
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
-  it buys    about 7 more calls at an average of 4,200 tokens, with room for the
+  forecast   about 7 more calls at an average of 4,200 tokens, with room for the
              longest reply
   if denied  research-1 ends with 3 notes; analysis continues with this result;
              the report is partial
@@ -73,7 +73,7 @@ def test_verbose_adds_what_the_task_has_and_the_minimum() -> None:
     asked_at_noon = asking.replace(approval=asking.approval.replace(requested_at=NOON))
     assert format_request(asked_at_noon, NOON, 80, verbose=True) == snapshot("""\
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
-  it buys    about 7 more calls at an average of 4,200 tokens, with room for the
+  forecast   about 7 more calls at an average of 4,200 tokens, with room for the
              longest reply
   if denied  research-1 ends with 3 notes; analysis continues with this result;
              the report is partial

@@ -52,7 +52,7 @@ research-1 compacted (c1): COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6
 To undo a compaction: waystation restore task-0123456789abcdef --agent research-1 --compaction c1
 Note: memory is down
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
-  it buys    about 7 more calls at an average of 4,200 tokens, with room for the longest reply
+  forecast   about 7 more calls at an average of 4,200 tokens, with room for the longest reply
   if denied  research-1 ends with 3 notes; analysis continues with this result; the report is partial
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add 30000
@@ -102,7 +102,7 @@ def test_what_happened_is_told_once_and_in_sentences() -> None:
             "task-0123456789abcdef is paused",
             """\
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
-  it buys    about 7 more calls at an average of 4,200 tokens, with room for the longest reply
+  forecast   about 7 more calls at an average of 4,200 tokens, with room for the longest reply
   if denied  research-1 ends with 3 notes; analysis continues with this result; the report is partial
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add 30000
@@ -204,7 +204,7 @@ research-1 compacted (c1): COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6
 To undo a compaction: waystation restore task-0123456789abcdef --agent research-1 --compaction c1
 Note: memory is down
 research-1 asks for $0.50 more: it has spent $0.45 of $0.50
-  it buys    about 7 more calls at an average of $0.064, with room for the longest reply
+  forecast   about 7 more calls at an average of $0.064, with room for the longest reply
   if denied  research-1 ends with 3 notes; analysis continues with this result; the report is partial
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add '$0.50'

@@ -52,7 +52,7 @@ async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(
         )
         shown = await fetch_current_details(counter.get_task_handle())
     assert f"**tides asks for {REQUESTED_TOKENS:,} tokens.**" in shown
-    assert "- the requested amount buys: about 11 more calls at an average of 450 tokens, with room for" in shown
+    assert "- forecast: about 11 more calls at an average of 450 tokens, with room for" in shown
     assert "- if denied: tides ends with 4 notes; weigh continues with this result; the report is partial\n" in shown
     assert QUOTED_SENTENCE not in shown
 

@@ -23,7 +23,7 @@ def test_what_people_see_of_a_paused_task() -> None:
 
 **research-2 asks for 30,000 tokens.** It has spent 29,500 of 30,000 tokens.
 
-- the requested amount buys: about 7 more calls at an average of 4,200 tokens, with room for the longest reply
+- forecast: about 7 more calls at an average of 4,200 tokens, with room for the longest reply
 - minimum: 900 tokens; with less, the agent cannot make its next call, and asks again
 - when the agent asked, the task had spent 41,200 tokens, with 1 of 4 steps finished; 60,000 \
 tokens reserved for 2 later steps

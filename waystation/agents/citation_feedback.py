@@ -37,7 +37,7 @@ NOT_FINAL = (
     "as is."
 )
 """In the result of a submission that was rejected for its citations. Such a result is recognised by it."""
-_HOW_TO_SUPPORT = "correct the sentence, cite other lines, or name the figures that a calculation uses:"
+_HOW_TO_SUPPORT = "Correct them, cite other lines, or name a calculation's figures:"
 _MAX_SENTENCE_CHARACTERS = 160
 """Maximum characters of a sentence that a result repeats."""
 _UNRESOLVED = "write the lines of one document as [document:first-last]"
@@ -71,7 +71,7 @@ class CitationReview(NamedTuple):
         for head, faults in (
             (f"Citations that do not hold ({len(self.faults)} of {self.checked:,}):", self.faults),
             (
-                f"Sentences that say more than the lines they cite ({len(self.unsupported)} of {self.sentences:,}); "
+                f"Sentences that say more than their cited lines ({len(self.unsupported)} of {self.sentences:,}). "
                 f"{_HOW_TO_SUPPORT}",
                 self.unsupported,
             ),

@@ -73,7 +73,9 @@ async def _demo(settings: Settings, *, live: bool, yes: bool, as_json: bool) -> 
     try:
         if live:
             await _agree(settings, yes=yes)
-        print_message("No downloads: everything that runs here, and the documents, are part of the installed packages.")
+        print_message(
+            "No downloads: the server, the local models and the documents are part of the installed packages."
+        )
         async with ensure_platform_running(settings, "the demo"):
             room = LIVE_CAP.subtract_clamped(LIVE_BUDGET) if live else None
             return await _work(settings, _request(settings, live=live), room, as_json=as_json)

@@ -80,12 +80,15 @@ def check_exposure(settings: Settings) -> tuple[bool, str]:
     if not ports:
         return not paths, said[0]
     said.append(f"every user of this machine can reach {', '.join(ports)}")
+    run = read_run_file(settings.run_file)
+    if run is None or not run.is_server_alive:
+        return not paths, "; ".join(said)
     if not settings.encrypts_payloads:
         said.append("other users can read all data in Temporal and answer requests: set WAYSTATION_KEY")
         return False, "; ".join(said)
     said.append(
-        "without WAYSTATION_KEY, other users cannot read data in Temporal or answer requests, but they can end tasks: "
-        "use a Temporal server with authentication unless you trust these users (docs/explanation/encryption.md)"
+        "users without the key (WAYSTATION_KEY) cannot read data in Temporal or answer requests, but they can end "
+        "tasks: use a Temporal server with authentication unless you trust these users (docs/explanation/encryption.md)"
     )
     return not paths, "; ".join(said)
 
@@ -105,9 +108,9 @@ def _ports(settings: Settings) -> tuple[str, ...]:
     if run is not None and run.is_server_alive:
         found += [f"Temporal at {run.address}", f"its UI at {run.ui_url}"]
         if run.codec_endpoint is not None:
-            found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc} (with its secret path)")
+            found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc} (only with its secret path)")
         if run.pages:
-            found.append(f"pages at {urlsplit(run.pages).netloc} (with the token in the private link)")
+            found.append(f"pages at {urlsplit(run.pages).netloc} (only with the token in the private link)")
     more = (("health", settings.health_address), ("metrics", settings.metrics_address))
     return (*found, *(f"{what} at {address}" for what, address in more if address is not None))
 

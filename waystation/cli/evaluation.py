@@ -100,7 +100,9 @@ def evaluate_reports(
     window: Annotated[str | None, typer.Option(metavar="TOKENS", help="Context window of each agent, like 8k.")] = None,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="A B", help="Two configurations, each a result (.json), a settings file (.toml) or a model."),
+        typer.Option(
+            metavar="A B", help="Two configurations, each a result (.json), a settings file (.toml) or a model."
+        ),
     ] = None,
     least: Annotated[
         list[str] | None,
@@ -231,7 +233,8 @@ async def _evaluated(
 def _chosen(asked: Sequence[EvaluationQuestion], only: Sequence[str]) -> Sequence[EvaluationQuestion]:
     known = {one.gold.id for one in asked}
     if unknown := next((name for name in only if name not in known), None):
-        raise BadInput(f"--only {unknown}: the set has no such question ({', '.join(sorted(known)[:5])}, …)")
+        some = ", ".join(sorted(known)[:5]) + (", …" if len(known) > 5 else "")
+        raise BadInput(f"--only {unknown}: the set has no question with this id, only {some}")
     return [one for one in asked if one.gold.id in only or not only]
 
 

@@ -348,7 +348,8 @@ async def warn_if_unattended(client: Client) -> None:
     """Warn if no worker would take up a task. Raises Unreachable."""
     if unattended := await client.list_unattended_queues():
         print_message(
-            f"No worker polls the queues {', '.join(unattended)}: the task waits until a worker runs (`waystation worker`)."
+            f"No worker polls the queues {', '.join(unattended)}: the task waits until a worker runs "
+            "(`waystation worker`)."
         )
 
 

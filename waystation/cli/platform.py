@@ -379,7 +379,9 @@ def _text(found: StatusJson) -> str:
         rows += [("Temporal UI", found.ui_url or "unknown")]
     else:
         where = f"does not answer at {found.address}" if found.address else "not running"
-        rows += [("Temporal server", f"{where}; `waystation up` starts one")]
+        ours = "`waystation up` starts a server"
+        hint = "TEMPORAL_ADDRESS or the Temporal profile names it" if has_server_in_environment() else ours
+        rows += [("Temporal server", f"{where}; {hint}")]
     if found.pages:
         rows += [("Pages", f"{found.pages} (private link)")]
     if found.codec_endpoint:

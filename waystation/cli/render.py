@@ -541,7 +541,9 @@ def _remarks(bill: CostBreakdown) -> list[str]:
     remarks = _open(bill)
     usage = bill.total.usage
     if bill.possibly_billed:
-        remarks.insert(0, f"counts as spent, with calls that may have been billed without a reply: {format_amount(bill.counted)}")
+        remarks.insert(
+            0, f"together with calls that may have been billed without a reply: {format_amount(bill.counted)}"
+        )
     remarks.insert(0, f"counts as spent: {usage.fresh:,} tokens (uncached input, cache writes and output)")
     if usage.searches:
         remarks.append(f"web searches by the provider, included in this cost: {usage.searches:,}")

@@ -129,7 +129,7 @@ def _facts(one: PendingApproval, now: datetime, *, verbose: bool) -> list[tuple[
     elif approval.reason:
         facts += [("next", "fix this, then approve")]
     elif forecast is not None:
-        facts += [("it buys", format_budget_forecast(forecast, approval.requested))]
+        facts += [("forecast", format_budget_forecast(forecast, approval.requested))]
     if forecast is not None:
         facts += [("if denied", forecast.if_denied)]
     if approval.answer_by is not None:

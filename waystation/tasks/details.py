@@ -271,11 +271,7 @@ def _why(approval: ApprovalView) -> str:
         f"**{approval.agent} asks for {format_amount(approval.requested)}.** It has spent "
         f"{format_used_amount(approval.spent, approval.limit)}.",
         "",
-        *(
-            [f"- the requested amount buys: {format_budget_forecast(seen, approval.requested)}"]
-            if seen is not None
-            else []
-        ),
+        *([f"- forecast: {format_budget_forecast(seen, approval.requested)}"] if seen is not None else []),
         f"- minimum: {format_minimum_grant(approval)}",
         f"- when the agent asked, the task had spent {format_in_units_of(approval.task_spent, approval.limit)}, with "
         f"{format_step_progress(approval)}",

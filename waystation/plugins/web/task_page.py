@@ -86,7 +86,7 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
     else:
         rows.append(("minimum", format_minimum_grant(asked)))
     if asked.forecast is not None:
-        rows.append(("it buys", format_budget_forecast(asked.forecast, asked.requested)))
+        rows.append(("forecast", format_budget_forecast(asked.forecast, asked.requested)))
         rows.append(("if denied", asked.forecast.if_denied))
     return tuple(rows)
 
