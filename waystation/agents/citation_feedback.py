@@ -71,7 +71,7 @@ class CitationReview(NamedTuple):
         for head, faults in (
             (f"Citations that do not hold ({len(self.faults)} of {self.checked:,}):", self.faults),
             (
-                f"Sentences that say more than their cited lines ({len(self.unsupported)} of {self.sentences:,}). "
+                f"Sentences that say more than the cited lines ({len(self.unsupported)} of {self.sentences:,}). "
                 f"{_HOW_TO_SUPPORT}",
                 self.unsupported,
             ),
