@@ -203,7 +203,7 @@ async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> CallP
     if attempt.request.config.hard_budget:
         refused |= {call.id: build_rejected_call_result(call, NO_APPROVER) for call, _ in asking}
         attempt.notes.extend(
-            f"{call.name} was not called: the call needs approval, and a task in mode hard asks no one"
+            f"{call.name} was not called: the call needs approval, and a task in mode soft or hard asks no one"
             for call, _ in asking
         )
         return CallPermissions(rejected=refused)
