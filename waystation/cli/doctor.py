@@ -379,7 +379,7 @@ async def _memory(settings: Settings) -> CheckResult:
         return CheckResult(name="memory", ok=False, finding=str(error))
     except CLIENT_ERRORS as error:
         rest = "; if gRPC is blocked, set WAYSTATION_QDRANT_GRPC_PORT=0 to use only REST" if server.grpc_port else ""
-        finding = f"{server.name} {classify_failure(error)}: tasks continue, and passages wait in the store{rest}"
+        finding = f"{server.name} {classify_failure(error)}. Tasks continue, and passages wait in the store{rest}"
         return CheckResult(name="memory", ok=False, finding=finding, needed=False, reachable=False)
     state = "exists" if there else "does not exist yet (the first worker creates it)"
     lost = await describe_lost_passages(settings)
@@ -423,9 +423,11 @@ async def _rate_limits(settings: Settings) -> tuple[CheckResult, ...]:
             continue
         closed = f"; the provider accepts no calls for {status.closed_for:,.0f} s" if status.closed_for else ""
         is_free = is_free and not status.waiting and not closed
+        known = f"{describe_limits(status.limits)} a minute, available now {describe_limits(status.remaining)}"
+        limits = "no known limits" if status.limits.is_empty else known
         said.append(
-            f"{scope.model} at {scope.endpoint} (account {scope.account[:6]}): {describe_limits(status.limits)} a "
-            f"minute, available now {describe_limits(status.remaining)}; {status.waiting:,} calls wait{closed}"
+            f"{scope.model} at {scope.endpoint} (account {scope.account[:6]}): {limits}; {status.waiting:,} calls "
+            f"wait{closed}"
         )
     return (CheckResult(name="rate limits", ok=is_free, finding=". ".join(said), needed=False),) if said else ()
 
