@@ -171,7 +171,9 @@ def _floor(text: str) -> tuple[Metric, float]:
     except ValueError:
         floor = -1.0
     if measure is None or not 0 <= floor <= 1:
-        raise BadInput(f"--least {text!r} is invalid: write one of {', '.join(MEASURES)} and a mean, like facts=0.9")
+        raise BadInput(
+            f"--least {text!r} is invalid: write one of {', '.join(MEASURES)} and a mean from 0 to 1, like facts=0.9"
+        )
     return measure, floor
 
 

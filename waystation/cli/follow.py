@@ -181,14 +181,11 @@ async def ask_at_terminal(client: Client, task_id: str, approval: ApprovalView) 
 
 
 async def _ask_for_money(client: Client, task_id: str, approval: ApprovalView) -> None:
+    asks = f"Grant {approval.agent} {format_amount(approval.requested)}? [y]es, an amount, "
+    if approval.reason:
+        asks = f"Let {approval.agent} make calls again? [y]es, "
     while True:
-        typed = await _typed(
-            client,
-            task_id,
-            approval,
-            f"Grant {approval.agent} {format_amount(approval.requested)}? [y]es, an amount, "
-            "[d]eny and deliver what the agent has, [l]ater:",
-        )
+        typed = await _typed(client, task_id, approval, f"{asks}[d]eny and deliver what the agent has, [l]ater:")
         match typed.lower():
             case "l" | "later" | "":
                 return
@@ -279,9 +276,8 @@ class DemoApprovalResponder:
         asked, room = approval.requested, self._room
         amount = asked if room is None else asked.min_with(room)
         if amount.is_zero:
-            print_message(
-                f"No terminal for questions, and the demo may grant no more: {approval.agent} delivers what it has."
-            )
+            why = "" if approval.reason else ", and the demo may grant no more"
+            print_message(f"No terminal for questions{why}: {approval.agent} delivers what it has.")
             print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"), approval)
             return
         print_message(
