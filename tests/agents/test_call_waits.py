@@ -76,7 +76,7 @@ async def test_what_was_waited_is_in_charge_event_metric_and_status(env: AgentEn
     assert env.meter.waits == [(env.terms.model, 5.0)]
     assert [status.what for status in leg.statuses] == ["model", "waiting", "model", "between", "tool"]
     said = leg.statuses[1].text(env.clock())
-    assert said == "research-1: turn 1, waiting because of the provider's rate limit for 0 s"
+    assert said == "research-1: turn 1, rate-limited by the provider for 0 s"
     events = await env.store.list_events(TenantScope(tenant=TENANT), 0, 100)
     told = [(event.kind, event.reference, event.detail) for event in events.events]
     assert ("throttled", "turn-1", "5.0 s") in told

@@ -85,7 +85,7 @@ async def test_a_section_is_kept_and_answered_with_what_does_not_hold_and_what_w
     assert await env.call_tool(make_tool_use("write_section", heading="Causes", markdown=markdown), "writing") == (
         snapshot("""\
 section 1 kept: Causes
-6 of 7 citations do not hold:
+Citations that do not hold (6 of 7):
 - [harbour.md:1-1]: the quoted words are not in these lines; these words are in [harbour.md:2-2]
 - [keeper.md:2-2]: the quoted words are not in these lines
 - [harbour.md:40-52]: the document has 2 lines
@@ -125,7 +125,7 @@ async def test_a_submission_that_ends_the_run_is_rejected_once_kept_and_then_acc
             (
                 True,
                 """\
-1 of 1 citation do not hold:
+Citations that do not hold (1 of 1):
 - [harbour.md:9-9]: the document has 2 lines
 This submission is kept, but not final yet: correct the faults and submit again. The next submission is accepted as is.\
 """,
@@ -134,7 +134,7 @@ This submission is kept, but not final yet: correct the faults and submit again.
                 False,
                 """\
 1 finding submitted
-1 of 1 citation do not hold:
+Citations that do not hold (1 of 1):
 - [harbour.md:9-9]: the document has 2 lines\
 """,
             ),
@@ -150,9 +150,9 @@ async def test_a_section_is_answered_with_the_sentences_that_their_lines_do_not_
     assert await env.call_tool(make_tool_use("write_section", heading="Causes", markdown=markdown), "writing") == (
         snapshot("""\
 section 1 kept: Causes
-1 of 3 citations do not hold:
+Citations that do not hold (1 of 3):
 - [harbour.md:9-9]: the document has 2 lines
-1 of 2 cited sentences say more than the cited lines; correct them, cite other lines, or name a calculation's figures:
+Sentences that say more than the cited lines (1 of 2). Correct them, cite other lines, or name a calculation's figures:
 - “It silted up within 12 years”: "12 years" is not in lines 1-2 of harbour.md\
 """)
     )

@@ -94,8 +94,8 @@ async def test_a_detail_that_is_too_long_is_rejected_with_its_number(env: AgentE
     findings = [{"claim": "Silt.", "detail": "x" * length} for length in (MAX_DETAIL_CHARACTERS, 1_501)]
     call = make_tool_use("submit_findings", findings=findings)
     assert await env.call_tool(call) == (
-        "ERROR A detail may have at most 1,500 characters; finding 2 has 1,501. Shorten it, or divide the finding, and "
-        "submit all findings again."
+        "ERROR A detail may have at most 1,500 characters; the detail of finding 2 has 1,501. Shorten long details, or "
+        "divide the findings, and submit all findings again."
     )
     assert await env.store.get_deliverable(f"{TASK}/research-1", SYSTEM_SCOPE) is None
 

@@ -113,17 +113,18 @@ def passages_check(capsys: pytest.CaptureFixture[str]) -> tuple[bool, str]:
 
 
 def test_doctor_counts_what_waits_and_names_what_memory_does_not_take(capsys: pytest.CaptureFixture[str]) -> None:
-    assert passages_check(capsys) == (True, "0 passages in the store still to be added to memory")
+    assert passages_check(capsys) == (True, "waiting in the store to be added to memory: 0 passages")
     asyncio.run(commit(3))
     ok, finding = passages_check(capsys)
     assert not ok
     since = r"the oldest since \d{4}-\d\d-\d\d \d\d:\d\d \S+; workers add them when memory is available"
-    assert re.fullmatch(f"3 passages in the store still to be added to memory, {since}", finding)
+    assert re.fullmatch(f"waiting in the store to be added to memory: 3 passages, {since}", finding)
     (refused,) = asyncio.run(put_aside(1))
     ok, finding = passages_check(capsys)
     assert not ok
     assert re.fullmatch(
-        f"2 passages in the store still to be added to memory, {since}; memory rejected 1 passage: {refused}", finding
+        f"waiting in the store to be added to memory: 2 passages, {since}; memory rejected 1 passage: {refused}",
+        finding,
     )
 
 

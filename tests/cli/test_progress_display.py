@@ -51,7 +51,7 @@ def test_what_an_agent_does_is_one_sentence(doing: AgentStatus, seconds: int, sa
 def test_beside_what_it_does_stands_what_it_has_spent() -> None:
     view = PAUSED_VIEW.replace(activity=(WAITING, AgentStatus(agent="plan", what="model", since=NOON)))
     assert format_agent_activity(view, NOON) == [
-        "research-1: turn 4, waiting for the model for 0 s; 29,500 of 30,000 tokens so far",
+        "research-1: turn 4, waiting for the model for 0 s; 29,500 of 30,000 tokens spent so far",
         "plan: waiting for the model for 0 s",
     ]
 
@@ -69,7 +69,7 @@ def test_a_task_on_its_way_says_since_when_and_when_it_was_last_heard_of() -> No
     later = NOON + timedelta(seconds=3_704)
     assert follow.format_liveness(PAUSED_VIEW, NOON) == "paused"
     assert follow.format_liveness(begun.replace(activity=(WAITING,)), later) == (
-        "paused, submitted 1 h 3 min ago; last heard from 4 s ago"
+        "paused, submitted 1 h 3 min ago; last sign of activity 4 s ago"
     )
     assert follow.format_liveness(begun.replace(phase=TaskPhase.DONE), NOON) == ""
 
@@ -85,7 +85,7 @@ def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(mon
         screen.show(PAUSED_VIEW.replace(activity=(WAITING,)))
     signs = [line for line in said if "waiting for the model" in line]
     assert [line.split("model for ")[1].split(";")[0] for line in signs] == ["12 min 0 s", "24 min 0 s"]
-    assert said[-2] == "paused; last heard from 0 s ago; 41,200 of 200,000 tokens spent"
+    assert said[-2] == "paused; last sign of activity 0 s ago; 41,200 of 200,000 tokens spent"
 
 
 async def test_a_task_in_which_nothing_happens_is_still_looked_at_now_and_then(

@@ -49,7 +49,7 @@ of these, compactions
 
 96.4% of the input was read from the provider's cache
 counts as spent: 556,824 tokens (uncached input, cache writes and output)
-including calls that may have been billed without a reply: 565,824 tokens and $12.345693
+together with calls that may have been billed without a reply: 565,824 tokens and $12.345693
 research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 """)
 
@@ -103,7 +103,7 @@ of these, compactions
 
 96.4% of the input was read from the provider's cache
 counts as spent: 556,824 tokens (uncached input, cache writes and output)
-including calls that may have been billed without a reply: 565,824 tokens and $12.345693
+together with calls that may have been billed without a reply: 565,824 tokens and $12.345693
 research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 """)
 

@@ -103,7 +103,7 @@ def test_a_screen_names_the_session_by_which_later_tasks_go_on() -> None:
 def test_what_happened_is_told_once_and_in_sentences() -> None:
     assert render_changes(None, PAUSED_VIEW, NOON, 120) == snapshot(
         (
-            "research-1 is paused: 29,500 of 30,000 tokens",
+            "research-1 is paused: 29,500 of 30,000 tokens spent",
             "1 earlier compaction",
             "Note: memory is down",
             "task-0123456789abcdef is paused",
@@ -129,7 +129,7 @@ def test_what_was_there_before_the_first_look_is_counted_and_what_happens_after_
         phase=TaskPhase.WORKING, approvals=(answered,), rejected_messages=(refused, refused)
     )
     assert render_changes(None, TaskView.from_progress(going_on), NOON, 120) == (
-        "research-1 is paused: 29,500 of 30,000 tokens",
+        "research-1 is paused: 29,500 of 30,000 tokens spent",
         "1 earlier compaction",
         "Note: memory is down",
         "task-0123456789abcdef is working",

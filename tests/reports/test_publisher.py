@@ -310,7 +310,7 @@ async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_ho
 - Gives depths: **not met**, because “Causes” has a citation that failed the check
 - Quotes the keeper: **not met**, because “Bare” has no citation
 - Tells of <SECRET_0123456789ab>: **not met**, because the report's writer says: The documents are silent on it.
-- Gives a year: **not judged**, because the report's writer names no section that meets it, and gives no reason
+- Gives a year: **not judged**, because the report's writer named no section for this criterion, and gave no reason
 
 """)
     assert "Names the cause" not in extract_answer(report)

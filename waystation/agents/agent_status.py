@@ -39,7 +39,7 @@ class AgentStatus(Value):
             case "between":
                 return "working"
             case "waiting":
-                return "waiting because of the provider's rate limit"
+                return "rate-limited by the provider"
 
     def text(self, now: datetime) -> str:
         """Return the status as one sentence, without the full stop."""

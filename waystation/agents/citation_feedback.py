@@ -37,7 +37,7 @@ NOT_FINAL = (
     "as is."
 )
 """In the result of a submission that was rejected for its citations. Such a result is recognised by it."""
-_UNSUPPORTED = "say more than the cited lines; correct them, cite other lines, or name a calculation's figures:"
+_HOW_TO_SUPPORT = "Correct them, cite other lines, or name a calculation's figures:"
 _MAX_SENTENCE_CHARACTERS = 160
 """Maximum characters of a sentence that a result repeats."""
 _UNRESOLVED = "write the lines of one document as [document:first-last]"
@@ -69,8 +69,12 @@ class CitationReview(NamedTuple):
         lines = [f"{citations} checked: all hold."] if self.checked and not self.faults else []
         room = MAX_LISTED_FAULTS
         for head, faults in (
-            (f"{len(self.faults)} of {citations} do not hold:", self.faults),
-            (f"{len(self.unsupported)} of {self.sentences:,} cited sentences {_UNSUPPORTED}", self.unsupported),
+            (f"Citations that do not hold ({len(self.faults)} of {self.checked:,}):", self.faults),
+            (
+                f"Sentences that say more than the cited lines ({len(self.unsupported)} of {self.sentences:,}). "
+                f"{_HOW_TO_SUPPORT}",
+                self.unsupported,
+            ),
         ):
             if faults:
                 lines += [head, *(f"- {fault}" for fault in faults[:room])]

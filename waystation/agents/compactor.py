@@ -48,6 +48,7 @@ from waystation.context.transcript import Charge, Compaction, Fence, SummaryFail
 from waystation.kernel.amount import Amount
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import HookFailed
+from waystation.kernel.text import format_count
 from waystation.memory.indexing import OutboxDrainer
 from waystation.memory.passage_builder import build_sources_line, make_passages
 from waystation.memory.passages import Passage
@@ -99,7 +100,7 @@ NO_MONEY_FOR_SUMMARY = (
 
 def describe_unfinished_result(result: Deliverable | None, notes: Sequence[Note]) -> str:
     """Return one line for the summary's ledger on what the store has of the step's unfinished result; not redacted."""
-    kept = [f"{len(notes):,} notes (read_notes)"] if notes else []
+    kept = [f"{format_count(len(notes), 'note')} (read_notes)"] if notes else []
     if isinstance(result, ReportDraft) and result.sections:
         kept.append(f"sections {', '.join(f'“{section.heading}”' for section in result.sections)}")
     if isinstance(result, ReportDraft) and result.missing_sections:

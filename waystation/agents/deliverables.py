@@ -163,7 +163,7 @@ class CriterionResult(Value):
 
 MAX_SHOWING_SECTIONS = 3
 """Maximum number of citations shown for a criterion."""
-UNSAID = "because the report's writer names no section that meets it, and gives no reason"
+UNSAID = "because the report's writer named no section for this criterion, and gave no reason"
 
 
 def check_criteria(

@@ -347,4 +347,4 @@ async def _line(change: DocumentChange, document: Document, store: TextStore, re
 def _places(before: Sequence[str], after: Sequence[str]) -> str:
     places = [str(place) for place in find_changed_lines(before, after)]
     more = [f"and {len(places) - MAX_LISTED_CHANGES} more places"] if len(places) > MAX_LISTED_CHANGES else []
-    return ", ".join([*places[:MAX_LISTED_CHANGES], *more]) or "white space at ends of lines"
+    return ", ".join([*places[:MAX_LISTED_CHANGES], *more]) or "only line breaks"

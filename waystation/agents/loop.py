@@ -203,7 +203,8 @@ async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> CallP
     if attempt.request.config.hard_budget:
         refused |= {call.id: build_rejected_call_result(call, NO_APPROVER) for call, _ in asking}
         attempt.notes.extend(
-            f"{call.name} was not called, because it needs approval and this task asks no one" for call, _ in asking
+            f"{call.name} was not called: the call needs approval, and a task in mode soft or hard asks no one"
+            for call, _ in asking
         )
         return CallPermissions(rejected=refused)
     # A call that waits for a later question may not run: questions are built until there is one, or none is left.

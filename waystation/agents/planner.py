@@ -27,6 +27,7 @@ from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import TextNotFoundError
 from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.models.ports import ToolSpec
 from waystation.planning.plan import (
@@ -143,7 +144,7 @@ class Planner:
         except (TextNotFoundError, ValidationError):
             return PlanEditResult(reason=UNKNOWN_PLAN)
         if faults := find_plan_errors(plan):
-            return PlanEditResult(reason=f"the plan cannot be run ({len(faults)} faults): {SEND_AGAIN}")
+            return PlanEditResult(reason=f"the plan cannot be run ({format_count(len(faults), 'fault')}): {SEND_AGAIN}")
         if faults := find_share_errors(plan, remaining):
             return PlanEditResult(reason="; ".join(faults))
         versions = await self.store.list_plan_versions(ref.task_id, ref.scope)

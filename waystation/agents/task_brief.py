@@ -393,7 +393,8 @@ class BriefBuilder:
         procedures = parse_procedures(row)
         if unusable := sum(isinstance(one, InvalidProcedure) for one in procedures):
             notes.append(
-                f"{format_count(unusable, 'procedure')} cannot be used; the first message to each agent says why."
+                f"{format_count(unusable, 'procedure')} cannot be used; `waystation transcript` shows why, in "
+                "the first message to each agent."
             )
         listed = await self.store.list_documents(run.task_id, run.scope)
         parts = BriefContext(

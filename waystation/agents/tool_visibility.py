@@ -49,7 +49,7 @@ class ParameterLimit(Value):
             f"at least {self.min:g}" if self.min is not None else "",
             f"at most {self.max:g}" if self.max is not None else "",
             f"one of {', '.join(map(str, self.one_of))}" if self.one_of is not None else "",
-            "" if self.domains is None else f"an address in {', '.join(self.domains) or 'no domain at all'}",
+            "" if self.domains is None else _describe_domains(self.domains),
         ]
         return ", ".join(filter(None, said))
 
@@ -129,6 +129,10 @@ def find_argument_error(arguments: Mapping[str, JsonValue], limits: ParameterLim
     """Return what is wrong with complete arguments, without their values; None if nothing is."""
     wrong = [name for name, limit in limits.items() if name not in arguments or not limit.is_allowed(arguments[name])]
     return "; ".join(f"{name} has to be {limits[name].description}" for name in wrong) or None
+
+
+def _describe_domains(allowed: Sequence[str]) -> str:
+    return f"an address in {', '.join(allowed)}" if allowed else "an address, but none is allowed"
 
 
 def _properties(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

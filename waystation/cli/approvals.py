@@ -434,8 +434,7 @@ def deny(
 def deliver(task: TaskArgument, note: NoteOption = "", by: ByOption = None, as_json: JsonOption = False) -> None:
     """End a task with a report of what it has: deny all its open requests, and ask its agents to submit their results.
 
-    Running agents receive this request at their next turn. The task makes no more requests. Its report is marked
-    partial.
+    Agents are asked at their next turn. The task makes no more requests. Its report is marked partial.
     """
     report_and_exit(asyncio.run(_deliver(task, note, by or getuser())), "refused", as_json=as_json)
 

@@ -49,7 +49,10 @@ def codec_server(
         typer.Option("--encode", help="Also encrypt, so that the UI can send signals."),
     ] = False,
 ) -> None:
-    """Decrypt payloads for the Temporal UI until Ctrl-C. `dev` and `up` start one if payloads are encrypted."""
+    """Run a codec server, which decrypts payloads for the Temporal UI, until Ctrl-C.
+
+    `dev` and `up` start a codec server themselves if payloads are encrypted.
+    """
     settings = Settings()
     origins = _origins(tuple(origin or _ui_in_use(settings)))
     listening = CodecServerAddress(*parse_listen_address("--listen", listen)) if listen else AT_ANY_PORT
@@ -63,8 +66,8 @@ async def _serve(server: CodecServer, listening: CodecServerAddress) -> None:
             print_text(endpoint)
             pages = ", ".join(sorted(server.access.origins)) or "none (add one with --origin)"
             print_message(
-                "Enter this link as the codec endpoint in the Temporal UI. Keep it private. It is valid until "
-                f"this server stops. Allowed pages: {pages}. Press Ctrl-C to stop the server."
+                f"Enter this link as the codec endpoint in the Temporal UI. {_describe_access(server)} "
+                f"Allowed pages: {pages}. Press Ctrl-C to stop the server."
             )
             await asyncio.Event().wait()
     except asyncio.CancelledError:
@@ -77,6 +80,12 @@ def serve_codec_for_ui(settings: Settings, ui_url: str) -> AbstractAsyncContextM
     Raises BadInput.
     """
     return run_codec_server(_server(settings, _origins((ui_url,)), encodes=True))
+
+
+def _describe_access(server: CodecServer) -> str:
+    if server.access.path:
+        return "Keep it private. It is valid until this server stops."
+    return "Requests need the token in WAYSTATION_CODEC_TOKEN."
 
 
 def _server(settings: Settings, origins: frozenset[str], *, encodes: bool) -> CodecServer:

@@ -74,7 +74,9 @@ async def _demo(settings: Settings, *, live: bool, yes: bool, as_json: bool) -> 
     try:
         if live:
             await _agree(settings, yes=yes)
-        print_message("No downloads: the server, the models and the documents are part of the installed packages.")
+        print_message(
+            "No downloads: the server, the local models and the documents are part of the installed packages."
+        )
         async with ensure_platform_running(settings, "the demo"):
             room = LIVE_CAP.subtract_clamped(LIVE_BUDGET) if live else None
             return await _work(settings, _request(settings, live=live), room, as_json=as_json)
@@ -150,6 +152,6 @@ def _ending(view: TaskView, path: Path | None) -> str:
         f"({format_amount(granted)} granted in a pause), {view.usage.cache_read:,} tokens "
         "read from the cache",
         f"Compactions: {compactions.count}, with {format_count(compactions.redactions, 'redaction')}",
-        f"Temporal UI: {view.ui_url or 'unknown'} (while `waystation dev` runs)",
+        f"Temporal UI: {view.ui_url or 'unknown'} (while the Temporal server runs)",
     ]
     return "\n".join(lines)

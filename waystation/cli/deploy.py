@@ -81,7 +81,7 @@ def _report(done: DeploymentJson, *, as_json: bool) -> None:
     if done.nudged:
         tasks = format_count(done.nudged, "task")
         print_message(
-            f"{tasks} of other builds move to this build when the current activities of their agents end. Keep the "
+            f"{tasks} of other builds will move to this build when the current activities of the agents end. Keep the "
             "workers of the other builds running until `waystation deploy status` shows no tasks for them."
         )
 

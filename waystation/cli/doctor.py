@@ -80,12 +80,15 @@ def check_exposure(settings: Settings) -> tuple[bool, str]:
     if not ports:
         return not paths, said[0]
     said.append(f"every user of this machine can reach {', '.join(ports)}")
+    run = read_run_file(settings.run_file)
+    if run is None or not run.is_server_alive:
+        return not paths, "; ".join(said)
     if not settings.encrypts_payloads:
         said.append("other users can read all data in Temporal and answer requests: set WAYSTATION_KEY")
         return False, "; ".join(said)
     said.append(
-        "without the key, other users cannot read data in Temporal or answer requests, but they can end tasks: "
-        "use a Temporal server with authentication unless you trust these users (docs/explanation/encryption.md)"
+        "users without the key (WAYSTATION_KEY) cannot read data in Temporal or answer requests, but they can end "
+        "tasks: use a Temporal server with authentication unless you trust these users (docs/explanation/encryption.md)"
     )
     return not paths, "; ".join(said)
 
@@ -105,9 +108,9 @@ def _ports(settings: Settings) -> tuple[str, ...]:
     if run is not None and run.is_server_alive:
         found += [f"Temporal at {run.address}", f"its UI at {run.ui_url}"]
         if run.codec_endpoint is not None:
-            found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc}, which requires its secret path")
+            found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc} (only with its secret path)")
         if run.pages:
-            found.append(f"pages at {urlsplit(run.pages).netloc}, which require the token in the private link")
+            found.append(f"pages at {urlsplit(run.pages).netloc} (only with the token in the private link)")
     more = (("health", settings.health_address), ("metrics", settings.metrics_address))
     return (*found, *(f"{what} at {address}" for what, address in more if address is not None))
 
@@ -375,8 +378,8 @@ async def _memory(settings: Settings) -> CheckResult:
     except BadInput as error:
         return CheckResult(name="memory", ok=False, finding=str(error))
     except CLIENT_ERRORS as error:
-        rest = "; set WAYSTATION_QDRANT_GRPC_PORT=0 to use only REST" if server.grpc_port else ""
-        finding = f"{server.name} {classify_failure(error)}: tasks continue, and passages wait in the store{rest}"
+        rest = "; if gRPC is blocked, set WAYSTATION_QDRANT_GRPC_PORT=0 to use only REST" if server.grpc_port else ""
+        finding = f"{server.name} {classify_failure(error)}. Tasks continue, and passages wait in the store{rest}"
         return CheckResult(name="memory", ok=False, finding=finding, needed=False, reachable=False)
     state = "exists" if there else "does not exist yet (the first worker creates it)"
     lost = await describe_lost_passages(settings)
@@ -402,7 +405,7 @@ async def _outbox(settings: Settings) -> CheckResult:
         if since
         else ""
     )
-    finding = f"{format_count(waiting, 'passage')} in the store still to be added to memory{oldest}{named}"
+    finding = f"waiting in the store to be added to memory: {format_count(waiting, 'passage')}{oldest}{named}"
     return CheckResult(name="passages", ok=not waiting and not refused, finding=finding, needed=False)
 
 
@@ -420,9 +423,11 @@ async def _rate_limits(settings: Settings) -> tuple[CheckResult, ...]:
             continue
         closed = f"; the provider accepts no calls for {status.closed_for:,.0f} s" if status.closed_for else ""
         is_free = is_free and not status.waiting and not closed
+        known = f"{describe_limits(status.limits)} a minute, available now {describe_limits(status.remaining)}"
+        limits = "no known limits" if status.limits.is_empty else known
         said.append(
-            f"{scope.model} at {scope.endpoint} (account {scope.account[:6]}): {describe_limits(status.limits)} a "
-            f"minute, available now {describe_limits(status.remaining)}; {status.waiting:,} calls wait{closed}"
+            f"{scope.model} at {scope.endpoint} (account {scope.account[:6]}): {limits}; {status.waiting:,} calls "
+            f"wait{closed}"
         )
     return (CheckResult(name="rate limits", ok=is_free, finding=". ".join(said), needed=False),) if said else ()
 

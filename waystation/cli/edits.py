@@ -64,7 +64,10 @@ def compact(
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compact the context of a running agent when its current leg ends. A rejected summary changes nothing."""
+    """Compact the context of a running agent when its current leg (a series of turns) ends.
+
+    A rejected summary changes nothing.
+    """
     asked = _Asked(task=task, action="compact", agent=agent, instructions=instructions, by=by, note=note)
     edit_context(asked, as_json=as_json)
 
@@ -135,7 +138,8 @@ def rewind(
     """Rewind an agent to an earlier message, in a running, paused or finished task.
 
     Later messages, notes and results no longer count, but they stay in the transcript and in the cost. A running agent
-    is rewound when its current leg ends. In a finished task, agents that used its results start again.
+    is rewound when its current leg (a series of turns) ends. In a finished task, agents that used its results start
+    again.
     """
     if bool(to) == bool(before):
         raise BadInput("give either --to or --before with the id of a message, from `waystation transcript`")

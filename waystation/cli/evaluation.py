@@ -100,7 +100,9 @@ def evaluate_reports(
     window: Annotated[str | None, typer.Option(metavar="TOKENS", help="Context window of each agent, like 8k.")] = None,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="A B", help="Two configurations, each a result (.json), settings (.toml) or a model."),
+        typer.Option(
+            metavar="A B", help="Two configurations, each a result (.json), a settings file (.toml) or a model."
+        ),
     ] = None,
     least: Annotated[
         list[str] | None,
@@ -116,7 +118,7 @@ def evaluate_reports(
 ) -> None:
     """Score reports on questions with known answers. The scores are computed by code.
 
-    It uses a running platform, or starts one until the evaluation ends. Requests for more budget are counted and
+    It uses a running platform, or starts one and stops it at the end. Requests for more budget are counted and
     denied.
     """
     floors = [_floor(text) for text in least or ()]
@@ -169,7 +171,9 @@ def _floor(text: str) -> tuple[Metric, float]:
     except ValueError:
         floor = -1.0
     if measure is None or not 0 <= floor <= 1:
-        raise BadInput(f"--least {text!r} is invalid: write one of {', '.join(MEASURES)} and a mean, like facts=0.9")
+        raise BadInput(
+            f"--least {text!r} is invalid: write one of {', '.join(MEASURES)} and a mean from 0 to 1, like facts=0.9"
+        )
     return measure, floor
 
 
@@ -231,7 +235,8 @@ async def _evaluated(
 def _chosen(asked: Sequence[EvaluationQuestion], only: Sequence[str]) -> Sequence[EvaluationQuestion]:
     known = {one.gold.id for one in asked}
     if unknown := next((name for name in only if name not in known), None):
-        raise BadInput(f"--only {unknown}: the set has no such question ({', '.join(sorted(known)[:5])}, …)")
+        some = ", ".join(sorted(known)[:5]) + (", …" if len(known) > 5 else "")
+        raise BadInput(f"--only {unknown}: the set has no question with this id, only {some}")
     return [one for one in asked if one.gold.id in only or not only]
 
 

@@ -57,7 +57,7 @@ def format_liveness(view: TaskView, now: datetime) -> str:
         return ""
     since = "" if view.submitted_at is None else f", submitted {format_elapsed(view.submitted_at, now)} ago"
     seen = [one.seen for one in view.activity if one.seen is not None]
-    heard = f"; last heard from {format_elapsed(max(seen), now)} ago" if seen else ""
+    heard = f"; last sign of activity {format_elapsed(max(seen), now)} ago" if seen else ""
     return f"{view.phase}{since}{heard}"
 
 
@@ -181,14 +181,11 @@ async def ask_at_terminal(client: Client, task_id: str, approval: ApprovalView) 
 
 
 async def _ask_for_money(client: Client, task_id: str, approval: ApprovalView) -> None:
+    asks = f"Grant {approval.agent} {format_amount(approval.requested)}? [y]es, an amount, "
+    if approval.reason:
+        asks = f"Let {approval.agent} make calls again? [y]es, "
     while True:
-        typed = await _typed(
-            client,
-            task_id,
-            approval,
-            f"Grant {approval.agent} {format_amount(approval.requested)}? [y]es, an amount, "
-            "[d]eny and deliver what the agent has, [l]ater:",
-        )
+        typed = await _typed(client, task_id, approval, f"{asks}[d]eny and deliver what the agent has, [l]ater:")
         match typed.lower():
             case "l" | "later" | "":
                 return
@@ -279,9 +276,8 @@ class DemoApprovalResponder:
         asked, room = approval.requested, self._room
         amount = asked if room is None else asked.min_with(room)
         if amount.is_zero:
-            print_message(
-                "No terminal for questions, and the demo may grant no more: the task ends with its results so far."
-            )
+            why = "" if approval.reason else ", and the demo may grant no more"
+            print_message(f"No terminal for questions{why}: {approval.agent} delivers what it has.")
             print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"), approval)
             return
         print_message(
@@ -347,7 +343,10 @@ def print_submission(submitted: SubmittedTask) -> None:
 async def warn_if_unattended(client: Client) -> None:
     """Warn if no worker would take up a task. Raises Unreachable."""
     if unattended := await client.list_unattended_queues():
-        print_message(f"No worker polls {', '.join(unattended)}: the task waits until one runs (`waystation worker`).")
+        print_message(
+            f"No worker polls the queues {', '.join(unattended)}: the task waits until a worker runs "
+            "(`waystation worker`)."
+        )
 
 
 async def require_workers(client: Client) -> None:

@@ -75,7 +75,7 @@ GROUPS = {
             "context",
             "Compact, mask, check or measure a conversation in a file; audit a task's compactions.",
         ),
-        "compact": CommandInfo("edits", "Compact the context of a running agent now."),
+        "compact": CommandInfo("edits", "Compact the context of a running agent."),
         "pin": CommandInfo("edits", "Exclude a message of a running agent from compactions."),
         "restore": CommandInfo("edits", "Undo one compaction of a running agent."),
         "rewind": CommandInfo("edits", "Rewind an agent to a message, in a running or a finished task."),

@@ -260,7 +260,7 @@ def show_status(as_json: JsonOption = False) -> None:
     if as_json:
         print_json(found)
         return
-    points = "unknown" if found.points is None else f"{found.points:,}"
+    points = "an unknown number of" if found.points is None else f"{found.points:,}"
     print_text(found.place)
     print_text(f"embedder {found.embedder} ({found.dimension or 'no'} dimensions)")
     print_text(

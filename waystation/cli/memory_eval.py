@@ -224,6 +224,7 @@ def _told(found: EvaluationJson) -> str:
             f"{found.embedder}",
             f"recall {recall}",
             f"MRR {found.mrr:.2f}; {found.median_ms:,.1f} ms per question",
-            f"{len(found.missed):,} of {found.questions:,} questions missed a relevant message (--json lists them)",
+            f"missed a relevant message: {len(found.missed):,} of {format_count(found.questions, 'question')} "
+            "(--json lists the questions)",
         ]
     )

@@ -280,7 +280,10 @@ def parse_unattended_options(
 def _top_up(text: str) -> TopUpPolicy:
     found = _TIMES.fullmatch(text.strip())
     if found is None or not 1 <= int(found["times"]) <= MAX_TOP_UPS:
-        raise BadInput(f"--top-up takes an amount and how often, like 50kx3 or $0.25x4, not {sanitize_line(text)!r}")
+        raise BadInput(
+            f"--top-up takes an amount and how often (1 to {MAX_TOP_UPS:,} times), like 50kx3 or $0.25x4, not "
+            f"{sanitize_line(text)!r}"
+        )
     return TopUpPolicy(amount=parse_amount(found["amount"], "--top-up"), times=int(found["times"]))
 
 

@@ -379,7 +379,9 @@ def _text(found: StatusJson) -> str:
         rows += [("Temporal UI", found.ui_url or "unknown")]
     else:
         where = f"does not answer at {found.address}" if found.address else "not running"
-        rows += [("Temporal server", f"{where}; `waystation up` starts one")]
+        ours = "`waystation up` starts a server"
+        hint = "TEMPORAL_ADDRESS or the Temporal profile names it" if has_server_in_environment() else ours
+        rows += [("Temporal server", f"{where}; {hint}")]
     if found.pages:
         rows += [("Pages", f"{found.pages} (private link)")]
     if found.codec_endpoint:
@@ -394,7 +396,7 @@ def _text(found: StatusJson) -> str:
         ]
         rows += [("Waiting requests", f"{found.waiting_approvals or 0} (`waystation approvals`)")]
     rows += [("Home folder", found.home)]
-    rows += [("Model", "built-in offline model" if found.offline else "the models in the settings; default: Claude")]
+    rows += [("Model", "built-in offline model" if found.offline else "as in the settings (default: Claude)")]
     return "\n".join(f"{label:<17}{value}" for label, value in rows)
 
 
@@ -408,8 +410,10 @@ def up() -> None:
     for sentence in describe_unknown_variables():
         print_message(sentence)
     settings = Settings()
-    print_run_info(asyncio.run(_up(settings)))
-    print_message('Next: waystation submit "your question" --docs FOLDER, or open the page')
+    run = asyncio.run(_up(settings))
+    print_run_info(run)
+    page = ", or open the pages" if run.pages else ""
+    print_message(f'Next: waystation submit "your question" --docs FOLDER{page}')
 
 
 async def _up(settings: Settings) -> RunFile:

@@ -395,7 +395,8 @@ async def _printed_again(value: str, kind: str | None) -> PersonErasureReceipt |
         receipt = await load_last_receipt(search)
     if receipt is None:
         print_message(
-            "Temporal has no completed erasure of this value. Temporal deletes old workflows and their receipts."
+            "Temporal has no receipt of a completed erasure of this value. Temporal deletes old workflows, and with "
+            "them their receipts."
         )
     return receipt
 

@@ -146,7 +146,7 @@ def render_task_screen(view: TaskView, now: datetime, width: int) -> RenderableT
 def format_agent_activity(view: TaskView, now: datetime) -> list[str]:
     """Format what each running agent is doing, and what it has spent so far."""
     steps, heard = view.steps, {one.agent for one in view.activity}
-    spent = {step.id: f"; {format_used_amount(step.spent, step.limit)} so far" for step in steps}
+    spent = {step.id: f"; {format_used_amount(step.spent, step.limit)} spent so far" for step in steps}
     quiet = [
         f"{step.id}: compacting its context" for step in steps if step.state == "compacting" and step.id not in heard
     ]
@@ -181,7 +181,7 @@ def _oversight(view: TaskView) -> list[str]:
 
 def _not_in_memory(view: TaskView) -> list[str]:
     waiting = (
-        [f"{format_count(view.passages_pending, 'passage')} wait to be added to memory."]
+        [f"Waiting to be added to memory: {format_count(view.passages_pending, 'passage')}."]
         if view.passages_pending
         else []
     )
@@ -330,7 +330,7 @@ def _earlier(count: int, what: str) -> list[str]:
 def _steps(then: TaskView | None, now: TaskView) -> list[str]:
     known = {step.id: (step.state, step.legs) for step in then.steps} if then else {}
     return [
-        f"{step.id} is {step.state}: {format_used_amount(step.spent, step.limit)}"
+        f"{step.id} is {step.state}: {format_used_amount(step.spent, step.limit)} spent"
         for step in now.steps
         if step.state != "waiting" and known.get(step.id) != (step.state, step.legs)
     ]
@@ -542,7 +542,9 @@ def _remarks(bill: CostBreakdown) -> list[str]:
     remarks = _open(bill)
     usage = bill.total.usage
     if bill.possibly_billed:
-        remarks.insert(0, f"including calls that may have been billed without a reply: {format_amount(bill.counted)}")
+        remarks.insert(
+            0, f"together with calls that may have been billed without a reply: {format_amount(bill.counted)}"
+        )
     remarks.insert(0, f"counts as spent: {usage.fresh:,} tokens (uncached input, cache writes and output)")
     if usage.searches:
         remarks.append(f"web searches by the provider, included in this cost: {usage.searches:,}")
@@ -558,7 +560,7 @@ def _remarks(bill: CostBreakdown) -> list[str]:
             f"blocks of thinking that the provider left out, because the text before them had changed: {dropped:,}"
         )
     remarks += [
-        f"prefix not read from the cache, according to the provider: {reason} ({times:,} times)"
+        f"prefix not read from the cache, according to the provider: {reason} ({format_count(times, 'time')})"
         for reason, times in bill.total.cache_misses.items()
     ]
     remarks.insert(0, f"{usage.cached_share:.1%} of the input was read from the provider's cache")

@@ -161,14 +161,14 @@ class PinMessageTool(TypedTool[PinMessageInput]):
 def _record(message_id: str, ctx: ToolContext, record_id: str, *, take_back: bool) -> Record:
     own = {pinned.message_id for pinned in _pins(ctx.transcript) if pinned.id.startswith(_ID_PREFIX)}
     if take_back and message_id not in own:
-        raise ToolCallRejectedError(f"You did not pin this message.\nPins are: {_all_pins(ctx.transcript)}")
+        raise ToolCallRejectedError(f"You did not pin this message.\nPinned now: {_all_pins(ctx.transcript)}")
     try:
         if take_back:
             record: Record = build_unpin_record(ctx.transcript, message_id, record_id)
         else:
             record = build_pin_record(ctx.transcript, message_id, ctx.policy, ctx.token_estimator, record_id)
     except BadInput as refused:
-        raise ToolCallRejectedError(f"{refused}\nPins are: {_all_pins(ctx.transcript)}") from refused
+        raise ToolCallRejectedError(f"{refused}\nPinned now: {_all_pins(ctx.transcript)}") from refused
     if build_model_view(with_record(ctx.transcript, record)) != build_model_view(ctx.transcript):
         # The sent view must not change: a result that reappears would cost the model all its thinking.
         raise ToolCallRejectedError(

@@ -83,16 +83,16 @@ class SubmissionTool(TypedTool[SubmissionT]):
         """Describe what the call has submitted, and what is next."""
 
 
-def _validate_details(findings: Iterable[Finding]) -> None:
+def _validate_details(findings: Iterable[Finding], noun: str) -> None:
     long = [
-        f"finding {number} has {len(finding.detail):,}"
+        f"the detail of {noun} {number} has {len(finding.detail):,}"
         for number, finding in enumerate(findings, 1)
         if len(finding.detail) > MAX_DETAIL_CHARACTERS
     ]
     if long:
         raise ToolCallRejectedError(
-            f"A detail may have at most {MAX_DETAIL_CHARACTERS:,} characters; {', '.join(long)}. Shorten it, or divide "
-            "the finding, and submit all findings again."
+            f"A detail may have at most {MAX_DETAIL_CHARACTERS:,} characters; {', '.join(long)}. Shorten long details, "
+            f"or divide the {noun}s, and submit all {noun}s again."
         )
 
 
@@ -125,7 +125,7 @@ class SubmitAnalysisTool(SubmissionTool[SubmitAnalysisInput]):
 
     def validate(self, arguments: SubmitAnalysisInput, submitted: Deliverable, ctx: ToolContext) -> None:  # noqa: ARG002
         """See base class."""
-        _validate_details(arguments.conclusions)
+        _validate_details(arguments.conclusions, "conclusion")
 
     def describe(self, arguments: SubmitAnalysisInput, submitted: Deliverable) -> str:  # noqa: ARG002
         """See base class."""
@@ -160,7 +160,7 @@ class SubmitFindingsTool(SubmissionTool[SubmitFindingsInput]):
 
     def validate(self, arguments: SubmitFindingsInput, submitted: Deliverable, ctx: ToolContext) -> None:  # noqa: ARG002
         """See base class."""
-        _validate_details(arguments.findings)
+        _validate_details(arguments.findings, "finding")
 
     def describe(self, arguments: SubmitFindingsInput, submitted: Deliverable) -> str:  # noqa: ARG002
         """See base class."""

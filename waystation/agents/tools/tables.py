@@ -80,7 +80,7 @@ class CalculatorTool(TypedTool[CalculateInput]):
             raise ToolCallRejectedError(f"{refused}{more}") from refused
         if len(result.columns) != 1 or len(result.rows) != 1 or _holds_others(result.columns[0].type):
             raise ToolCallRejectedError(
-                "This expression has several values. Ask for one, and write numbers without thousands separators."
+                "This expression has no single value. Ask for one, and write numbers without thousands separators."
             )
         value = result.rows[0][0]
         if value is None:
@@ -88,7 +88,9 @@ class CalculatorTool(TypedTool[CalculateInput]):
         if result.columns[0].type not in _FLOATING:
             return f"= {value}"
         if not any(map(str.isdigit, value)):
-            raise ToolCallRejectedError("This expression has no value: it divides by zero, or its result is too large.")
+            raise ToolCallRejectedError(
+                "This expression has no value: it divides by zero, or its result is too large or not a real number."
+            )
         return f"≈ {value} (floating point: exact to about 15 digits)"
 
 

@@ -40,7 +40,7 @@ ARGUMENTS_UNPARSED = (
     "The arguments of this call are not a JSON object, so it was not run. Send it again with one JSON object: close "
     "every bracket and quotation mark, and escape quotation marks, backslashes and line breaks inside strings."
 )
-_UNREADABLE = "This result could not be redacted, so it is not shown. Ask for less of it, or go on without it: "
+_UNREADABLE = "This result could not be redacted, so {} replaces it. Ask for a smaller result, or go on without it."
 
 
 class ToolboxStore(RunRepository, DocumentStore, PlaceholderAudit, Protocol):
@@ -222,7 +222,7 @@ class Toolbox:
         (redacted,) = await self.redactor.redact([named], TextDestination.TOOL_RESULT, ctx.run.tenant)
         ctx.notes.extend(build_redaction_notes(redacted, of=await self._told(call, ctx) if redacted.timed_out else ""))
         if redacted.redaction_failed:
-            return _UNREADABLE + redacted.text
+            return _UNREADABLE.format(redacted.text)
         shown = redacted.text if isinstance(text, SafeMarkup) else await asyncio.to_thread(escape_tags, redacted.text)
         if not is_too_large(shown, ctx.window):
             return shown

@@ -182,7 +182,7 @@ class CompactionOptions:
         if wished > usable or wished < 1:
             taken = usable if wished > usable else min(usable, settings.window_cap)
             self.notes.append(
-                f"--window {wished:,} is not available, because the model has room for {usable:,} tokens of input: "
+                f"--window {wished:,} is not available, because the model's input may have 1 to {usable:,} tokens: "
                 f"using {taken:,}."
             )
             return taken

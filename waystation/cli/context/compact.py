@@ -426,7 +426,7 @@ def _pinned(body: RequestBody, indices: Sequence[int], policy: CompactionPolicy,
 
 @app.command()
 def mask(file: FileArgument, rereadable: ReadingOption = None, as_json: JsonOption = False) -> None:
-    """Replace old tool results over 1,000 tokens by placeholders, and print the result. The last 3 results stay.
+    """Replace old tool results over 1,000 tokens with placeholders, and print the result. The last 3 results stay.
 
     Results are masked even if the context is not full and little is saved. FILE itself is not changed.
     """
