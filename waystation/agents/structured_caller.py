@@ -205,7 +205,7 @@ def _read(matter: StructuredPrompt[_T], message: Message) -> _T:
         return matter.parse(calls[0].input)
     except ValidationError as error:
         raise UnusableAnswerError(
-            *(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+            *(": ".join(filter(None, (".".join(map(str, fault["loc"])), fault["msg"]))) for fault in error.errors())
         ) from None
 
 
