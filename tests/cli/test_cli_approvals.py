@@ -19,6 +19,7 @@ from waystation.cli.main import run
 from waystation.client.submission import NOT_FOLLOWED, annotate_message_answer
 from waystation.kernel.amount import Amount
 from waystation.models.profiles import OFFLINE_MODEL
+from waystation.planning.plan import PLANNING_ID
 from waystation.tasks.approvals import AnswerOrigin
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ApprovalRequest
@@ -95,6 +96,13 @@ def test_all_means_every_open_request_for_money_and_no_call_of_a_tool() -> None:
         f"(`waystation approvals {OPEN.task_id}`), then run "
         "`waystation approve task-0123456789abcdef --request r4`",
     )
+
+
+def test_all_leaves_a_revised_plan_open_although_its_new_steps_cost_something() -> None:
+    revised = PENDING_APPROVAL.replace(request_id="plan-1", agent=PLANNING_ID)
+    meant = select_requests(approving(), view(PENDING_APPROVAL, revised))
+    assert meant.request_ids == ("r1",)
+    assert [line.partition(":")[0] for line in meant.skipped] == ["plan-1 is not a budget request, so --all skips it"]
 
 
 def test_requests_that_are_named_are_answered_once_each_in_that_order_also_for_calls() -> None:

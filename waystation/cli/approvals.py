@@ -333,10 +333,10 @@ def select_requests(typed: AnswerCommand, view: TaskView) -> RequestSelection:
     if not typed.all_requests:
         named = tuple(dict.fromkeys(typed.request_ids))
         return RequestSelection(named, {asked.request_id: asked for asked in waiting if asked.request_id in named})
-    for_money = {asked.request_id: asked for asked in waiting if not asked.requested.is_zero}
-    others = (asked for asked in waiting if asked.requested.is_zero)
+    for_budget = {asked.request_id: asked for asked in waiting if asked.about_budget}
+    others = (asked for asked in waiting if not asked.about_budget)
     return RequestSelection(
-        tuple(for_money), for_money, tuple(_left_out(typed, view.task_id, asked) for asked in others)
+        tuple(for_budget), for_budget, tuple(_left_out(typed, view.task_id, asked) for asked in others)
     )
 
 

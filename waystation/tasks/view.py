@@ -430,6 +430,11 @@ class ApprovalView(Value):
         """Whether it asks for approval of the plan, before anything is spent on it."""
         return self.agent == PLANNING_ID
 
+    @property
+    def about_budget(self) -> bool:
+        """Whether an agent asks for budget: a revised plan also names an amount, for its new steps."""
+        return not (self.about_plan or self.requested.is_zero)
+
     def format_requested(self) -> str:
         """Format the requested amount, tool call or agreement."""
         if self.action is not None:
