@@ -183,7 +183,8 @@ class Stubborn(PlainRedactor):
         unreadable = [self._unreadable in text and text != self._document for text in texts]
         if any(unreadable) and not self._gives_up:
             raise TextRedactionError(
-                "each of 3 passes found more private values, so the text seems designed to prevent redaction"
+                "even the last of 3 passes found further private values, so the text seems designed to prevent "
+                "redaction"
             )
         results = await super().redact(texts, destination, tenant)
         both = zip(texts, results, unreadable, strict=True)

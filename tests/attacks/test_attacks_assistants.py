@@ -363,7 +363,7 @@ async def test_an_argument_that_a_tool_does_not_have_is_refused_and_not_passed_o
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"uri": "http://[::1"}, "is not a readable resource: give file:///…"),
+        ({"uri": "http://[::1"}, "is not a readable resource. Readable are: file:///…"),
         (
             {"name": "a.md", "text": " \n"},
             "documents.0: a text must not be blank, and needs a name, which citations use",

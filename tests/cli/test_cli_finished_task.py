@@ -73,7 +73,7 @@ def test_agents_that_reviewed_the_report_are_listed_after_the_steps(
     assert run(["transcript", ended_id]) == 0
     told = capsys.readouterr()
     assert told.out == "plan  planning\nwriting  writing\nreview-1  reviewing\n"
-    assert told.err == f"Choose one: `waystation transcript {ended_id} --agent writing`\n"
+    assert told.err == f"Choose an agent: `waystation transcript {ended_id} --agent writing`\n"
 
 
 def test_the_agents_are_listed_for_programs(ended_id: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,7 +131,7 @@ def test_a_run_is_one_file_that_loads_nothing_and_has_originals_only_where_they_
 
     code, _, said = ran("show", task_id, "--html", str(tmp_path), "--restore")
     whole = (tmp_path / f"{task_id}.html").read_text(encoding="utf-8")
-    assert (code, "1 placeholder restored" in said) == (0, True)
+    assert (code, "1 placeholder replaced by original text" in said) == (0, True)
     assert (escape(PLACEHOLDER) in whole, ADA in whole, escape(CREDENTIAL) in whole) == (False, True, True)
 
 

@@ -151,7 +151,7 @@ def test_the_offline_model_is_asked_for_neither() -> None:
         (
             {"roles": {"research": {"model": HAIKU, "thinking": "off"}}, "effort": "max"},
             f"{HAIKU}, the model of research, does not support effort max with thinking off: set WAYSTATION_EFFORT, or "
-            "WAYSTATION_ROLES__RESEARCH__EFFORT for research only, to one of low, medium, high, default, or choose "
+            "WAYSTATION_ROLES__RESEARCH__EFFORT for research only, to one of low, medium, high, default; or choose "
             "another model in WAYSTATION_ROLES__RESEARCH__MODEL",
         ),
     ],

@@ -212,11 +212,15 @@ def test_a_share_in_one_unit_leaves_the_other_even() -> None:
 @pytest.mark.parametrize(
     ("shares", "left", "told"),
     [
-        (("60k", "60k", "", ""), Limit(tokens=100_000), "add up to 120,000 tokens, but only 100,000 tokens are left"),
+        (
+            ("60k", "60k", "", ""),
+            Limit(tokens=100_000),
+            "but the steps have only 100,000 tokens left",
+        ),
         (
             ("60%", "60%", "", ""),
             BOTH,
-            "add up to 120,000 tokens and $1.20, but only 100,000 tokens and $1.00 are left",
+            "add up to 120,000 tokens and $1.20, but the steps have only 100,000 tokens and $1.00 left",
         ),
         (("100%", "", "", ""), BOTH, "leave no budget for b, weigh, write"),
         (("$0.40", "", "", ""), Limit(tokens=100_000), "the budget is only in tokens"),

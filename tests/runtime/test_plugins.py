@@ -140,7 +140,7 @@ def test_a_tool_that_cannot_be_used_is_refused_before_any_agent_has_it(
     with pytest.raises(BadInput) as refused:
         build_plugin_registry(with_plugins("acme")).validate()
     assert fault in str(refused.value)
-    assert "of acme 1.0" in str(refused.value)
+    assert "from acme 1.0" in str(refused.value)
 
 
 @pytest.mark.parametrize("taken", ["read_document", "web_search", "submit_plan", "revise_plan", "review_report"])

@@ -123,8 +123,7 @@ def test_an_approval_of_a_call_is_no_raise_after_which_a_nearly_spent_budget_is_
         AGENT,
         TurnLimitReached(state=make_leg_state(29_100)),
     )
-    noted = [note for note in again.notes if AGENT in note]
-    assert len(noted) == 1
+    assert "29,000" in again.noted_warnings[AGENT].text
 
 
 def test_a_denial_that_cancels_ends_the_task() -> None:

@@ -332,8 +332,8 @@ def format_evaluation(found: Evaluation) -> str:
     lines.append(
         f"  {sum(answer.tokens for answer in answers):,} tokens, {cost}, "
         f"{sum(answer.seconds for answer in answers):,.0f} s; "
-        f"{format_count(sum(answer.compactions for answer in answers), 'compaction')} (at least {fewest} for each "
-        "question), "
+        f"{format_count(sum(answer.compactions for answer in answers), 'compaction')} (fewest for one question: "
+        f"{fewest}), "
         f"{format_count(sum(answer.pauses for answer in answers), 'pause')}"
     )
     lines += [f"  failed: {answer.id} ({answer.fault})" for answer in found.failed]

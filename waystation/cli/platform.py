@@ -380,7 +380,8 @@ def _text(found: StatusJson) -> str:
     else:
         where = f"does not answer at {found.address}" if found.address else "not running"
         ours = "`waystation up` starts a server"
-        hint = "TEMPORAL_ADDRESS or the Temporal profile names it" if has_server_in_environment() else ours
+        theirs = "start it, or run `waystation up` without TEMPORAL_ADDRESS and a Temporal profile"
+        hint = theirs if has_server_in_environment() else ours
         rows += [("Temporal server", f"{where}; {hint}")]
     if found.pages:
         rows += [("Pages", f"{found.pages} (private link)")]
@@ -477,7 +478,7 @@ def worker(
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="Queues to poll; default: workflows,agents,context. To poll fewer queues, set QDRANT_URL.",
+            help="Queues to poll; default: workflows,agents,context. A worker with fewer queues needs QDRANT_URL.",
         ),
     ] = None,
 ) -> None:

@@ -227,6 +227,8 @@ async def _submit(
     settings: Settings, request: TaskRequest, loaded: DocumentLoadResult, *, detach: bool, verbose: bool, as_json: bool
 ) -> int:
     request = request.replace(skipped_items=loaded.skipped_items)
+    for sentence in describe_unknown_variables():
+        print_message(sentence)
     async with await connect_client(settings) as client:
         documents = loaded.documents or await _known_documents(client, request.session)
         row = await client.prepare_task(request)
@@ -261,8 +263,6 @@ WHEN_SPENT = {
 
 def print_task_summary(settings: Settings, row: TaskRow, documents: int) -> None:
     """Print what the task works on, what it may spend, and how to follow up later."""
-    for sentence in describe_unknown_variables():
-        print_message(sentence)
     request, config = row.request, row.config
     chosen = resolve_config(request, settings)
     skipped = f" ({len(request.skipped_items)} skipped)" if request.skipped_items else ""

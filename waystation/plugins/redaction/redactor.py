@@ -165,8 +165,8 @@ class PresidioRedactor:
             # Text found in one view is masked in the other, which may see more then: redacting twice changes nothing.
             rest = await self._lane.run(partial(_masked, rest, finds), limit)
         raise TextRedactionError(
-            f"each of {MAX_TEXT_VIEWS} passes found more private values, so the text seems designed to prevent "
-            "redaction"
+            f"even the last of {MAX_TEXT_VIEWS} passes found further private values, so the text seems designed to "
+            "prevent redaction"
         )
 
     async def _found_in_views(self, text: str, level: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:

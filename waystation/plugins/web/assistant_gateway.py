@@ -451,8 +451,9 @@ def _address(written: str) -> SplitResult:
 
 def _no_resource(written: str) -> BadInput:
     return BadInput(
-        f"{sanitize_line(written)!r} is not a readable resource: give file:///… below a folder of WAYSTATION_MCP_ROOTS "
-        f"or --root, {SCHEME}://tasks/TASK/report, or {SCHEME}://tasks/TASK/documents with or without /NAME"
+        f"{sanitize_line(written)!r} is not a readable resource. Readable are: file:///… (below a folder of "
+        f"WAYSTATION_MCP_ROOTS or --root); {SCHEME}://tasks/TASK/report; {SCHEME}://tasks/TASK/documents; "
+        f"{SCHEME}://tasks/TASK/documents/NAME"
     )
 
 
