@@ -151,7 +151,7 @@ async def test_a_commit_on_an_old_version_is_refused_and_leaves_no_trace(store: 
         store.commit_reply(fence, 0, make_reply(1), make_charge("turn-1")),
         store.commit_compaction(fence, 0, make_summary(), [make_passage("p-1")], make_charge("summary-1")),
     ):
-        with pytest.raises(VersionConflict, match="the transcript has version 1, expected 0$"):
+        with pytest.raises(VersionConflict, match=r"the transcript has version 1, expected 0$"):
             await attempt
     assert await everything(store, fence.run_id) == before
 
