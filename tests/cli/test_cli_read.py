@@ -28,6 +28,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return docs
 
 
+def test_a_document_whose_name_is_not_that_of_its_file_names_the_file(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "a[1].md").write_text("one", encoding="utf-8")
+    assert run(["read", "docs/a[1].md", "docs/notes.md"]) == OK
+    told = capfd.readouterr().out
+    assert told.startswith("docs/a(1).md: 1 line, 3 characters; file docs/a[1].md\n1| one\n\ndocs/notes.md: 11 lines, ")
+    assert run(["read", "docs/a[1].md", "--json"]) == OK
+    assert json.loads(capfd.readouterr().out)["documents"][0]["file_name"] == "docs/a[1].md"
+
+
 def test_a_folder_is_shown_with_lines_and_with_what_is_left_out(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,11 +93,13 @@ def test_names_that_clash_only_without_their_brackets_are_numbered(tmp_path: Pat
     assert len(set(names)) == 2
     assert all(name.startswith(f"{tmp_path.as_posix()}/(draft).md") for name in names)
     assert names[1].endswith("(2)")
+    assert [one.file_name for one in load_documents([tmp_path]).documents] == ["", "[draft].md"]
 
 
-def test_no_name_can_end_a_citation_or_a_line(tmp_path: Path) -> None:
+def test_no_name_can_end_a_citation_or_a_line_and_the_name_of_the_file_is_kept(tmp_path: Path) -> None:
     write(tmp_path / "a[1]\nb:c.md", "text")
-    assert loaded_names(tmp_path) == ["a(1) b-c.md"]
+    (document,) = load_documents([tmp_path]).documents
+    assert (document.name, document.file_name) == ("a(1) b-c.md", "a[1] b:c.md")
 
 
 def test_very_long_names_keep_their_ends_and_stay_apart(tmp_path: Path) -> None:

@@ -27,7 +27,11 @@ from waystation.tasks.task import TaskRow
 
 ADA = "<PERSON_aaaaaaaaaaaa>"
 SOUGHT = ErasureQuery("Ada Lovelace", (ADA,))
-LETTER = SourceDocument(name="Letter of Ada Lovelace.md", text="Dear sir,\nAda\nLovelace writes.\nADA LOVELACE\n")
+LETTER = SourceDocument(
+    name="Letter of Ada Lovelace.md",
+    text="Dear sir,\nAda\nLovelace writes.\nADA LOVELACE\n",
+    file_name="[1] Ada Lovelace.md",
+)
 OTHER = SourceDocument(name="tides.md", text="High water at noon.")
 
 
@@ -56,7 +60,7 @@ async def test_a_person_is_counted_by_task_and_place_in_clear_and_by_placeholder
         found.items()
         >= {
             ErasureLocation.REQUEST: 1,
-            ErasureLocation.DOCUMENT_NAME: 1,
+            ErasureLocation.DOCUMENT_NAME: 2,
             ErasureLocation.DOCUMENT: 2,
             ErasureLocation.TEXT: 4,
             ErasureLocation.TITLE: 1,
@@ -104,6 +108,7 @@ async def test_documents_of_an_encrypted_store_open_as_they_are_after_an_erasure
         await store.erase_person(order(kept), SOUGHT)
         letter, tides = await store.list_documents(kept.ref.task_id, SYSTEM_SCOPE)
         assert (letter.name, tides.name) == (f"Letter of {ERASED_MARKER}.md", "tides.md")
+        assert (letter.file_name, tides.file_name) == (f"[1] {ERASED_MARKER}.md", "")
         assert (
             await store.get_text(letter.blob, SYSTEM_SCOPE)
             == f"Dear sir,\n\n{ERASED_MARKER} writes.\n{ERASED_MARKER}\n"
@@ -117,7 +122,11 @@ async def test_a_document_keeps_its_lines_so_that_citations_still_check(store: S
     text = f"Dear sir,\n\n{ERASED_MARKER} writes.\n{ERASED_MARKER}\n"
     letter, tides = await store.list_documents(kept.ref.task_id, SYSTEM_SCOPE)
     assert letter == Document(
-        name=f"Letter of {ERASED_MARKER}.md", blob=letter.blob, lines=before[0].lines, characters=len(text)
+        name=f"Letter of {ERASED_MARKER}.md",
+        blob=letter.blob,
+        lines=before[0].lines,
+        characters=len(text),
+        file_name=f"[1] {ERASED_MARKER}.md",
     )
     assert await store.get_text(letter.blob, SYSTEM_SCOPE) == text
     assert len(text.splitlines()) == before[0].lines

@@ -21,6 +21,7 @@ HOSTILE_TITLE = r"50 % of {braces} & $costs_#1 \input{/etc/passwd} ~^ “Häfen�
 SOURCES = (
     CitedSource("survey.pdf", "a" * 64, DocumentDescription("Survey [of] `depths`", "2024-05-31"), version=2),
     CitedSource("docs/a/__init__.py", "b" * 64),
+    CitedSource("港口.md", "d" * 64, DocumentDescription("Ports: a list", "1811-01-02"), file_name="[港口:1-2] (a).md"),
     CitedSource(PAGE, "c" * 64, DocumentDescription("Ships"), retrieved=datetime(2026, 11, 30, 1, tzinfo=UTC)),
 )
 
@@ -57,7 +58,7 @@ def test_what_the_appendix_says_of_a_source_is_read_back_from_the_stored_report(
     assert metadata["survey.pdf"] == SourceMetadata(title="Survey (of) 'depths'", date="2024-05-31", digest="a" * 16)
     assert metadata["docs/a/__init__.py"] == SourceMetadata(digest="b" * 16)
     assert metadata[PAGE] == SourceMetadata(title="Ships", retrieved="2026-11-30", digest="c" * 16)
-    assert metadata["港口.md"] == SourceMetadata()
+    assert metadata["港口.md"] == SourceMetadata(title="Ports: a list", date="1811-01-02", digest="d" * 16)
 
 
 def test_bibtex_has_one_entry_for_each_source_that_passed_the_check() -> None:

@@ -331,3 +331,5 @@ async def test_the_account_says_who_asked_and_which_versions_of_documents_are_ci
     assert f"\n- harbour.md `{'b' * 16}` (version 2)\n- harbour.md" in many
     assert many.endswith("\n- and 1 more")
     assert render_document_versions([]) == ""
+    renamed = render_document_versions([CitedSource("a(1).md", "b" * 64, file_name="a[1]`x.md", version=2)])
+    assert renamed.endswith(f"\n- a(1).md `{'b' * 16}` (version 2) (file a\\[1\\]'x.md)")

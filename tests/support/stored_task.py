@@ -88,7 +88,7 @@ async def store_whole_task(
         originals: Placeholders of people whose originals the vault has.
     """
     row = row.replace(ref=row.ref.replace(store_id=await store.get_store_id()))
-    documents = documents or [SourceDocument(name="d.md", text=said)]
+    documents = documents or [SourceDocument(name="d.md", text=said, file_name=said)]
     await store.register_task(row, documents)
     plan = await _store_decisions(store, row, said)
     run = RunRef(**row.ref.model_dump(), step_id=AGENT, role="research")
@@ -180,7 +180,10 @@ async def assert_words_are_read(store: SqlStore, stored: StoredTask, said: str) 
     assert [version.reason for version in versions] == ["", said]
     assert [version.plan for version in versions] == [stored.plan, stored.plan]
     listed = await store.list_documents(task_id, reader)
-    read = [SourceDocument(name=one.name, text=await store.get_text(one.blob, reader)) for one in listed]
+    read = [
+        SourceDocument(name=one.name, text=await store.get_text(one.blob, reader), file_name=one.file_name)
+        for one in listed
+    ]
     assert read == [*stored.documents]
     entries = await store.list_audit_entries(task_id, reader)
     assert [one.reason for one in entries if isinstance(one, RejectedMessage)] == [said]

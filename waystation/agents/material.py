@@ -58,6 +58,8 @@ class _Frame(NamedTuple):
         lines = [one.line for one in shown]
         if left_out:
             lines.append(f"({left_out:,} more left out here; read_findings with {arguments} shows all {self.total:,}.)")
+        if repeated := self.total - self.wanted:
+            lines.append(f"(Notes that only repeat the findings or other notes are not shown: {repeated:,}.)")
         size = {"shown": str(len(shown)), "total": str(self.total)}
         return wrap_untrusted(self.tag, *lines, step=self.step.id, title=self.step.title, **size, note=MATERIAL_NOTE)
 
@@ -96,7 +98,7 @@ def render_material(there: TaskDeliverables, steps: Sequence[Step], max_tokens: 
         *(_Frame("notes", step, len(own), len(there.notes[step.id])) for step in steps if (own := notes[step.id])),
     ]
     # The tags themselves, with counts of up to three digits.
-    room = max_tokens - sum(estimate_text(frame._replace(wanted=999, total=999).render([])) for frame in frames)
+    room = max_tokens - sum(estimate_text(_widest(frame).render([])) for frame in frames)
     if room < 0:
         return []
     shown: dict[tuple[_TagName, str], list[_Entry]] = {(frame.tag, frame.step.id): [] for frame in frames}
@@ -106,6 +108,10 @@ def render_material(there: TaskDeliverables, steps: Sequence[Step], max_tokens: 
             room -= tokens
             shown[entry.tag, entry.step.id].append(entry)
     return [frame.render(sorted(shown[frame.tag, frame.step.id], key=lambda entry: entry.number)) for frame in frames]
+
+
+def _widest(frame: _Frame) -> _Frame:
+    return frame._replace(wanted=999, total=1_998 if frame.total > frame.wanted else 999)
 
 
 def _tag(step: Step) -> _TagName:

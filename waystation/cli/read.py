@@ -54,5 +54,7 @@ def _render_document(document: FilePreview) -> str:
     head = f"{document.name}: {format_count(lines, 'line')}, {format_count(characters, 'character')}"
     if document.date:
         head += f", dated {document.date}"
+    if document.file_name:
+        head += f"; file {document.file_name}"
     width = len(str(len(document.lines)))
     return "\n".join([head, *(f"{number:>{width}}| {line}" for number, line in enumerate(document.lines, 1))])

@@ -42,7 +42,7 @@ from waystation.config.settings import Settings, describe_unknown_variables
 from waystation.context.policy import StrategyName
 from waystation.context.strategies import LAST
 from waystation.documents.document_loading import DocumentLoadResult, load_procedures, load_skills
-from waystation.documents.documents import SkippedItem, SourceDocument
+from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem, SourceDocument
 from waystation.documents.procedures import ProcedureSource, is_procedure_file_name, validate_procedures
 from waystation.kernel.amount import Limit, format_amount, format_limit
 from waystation.kernel.clock import local_now
@@ -209,8 +209,17 @@ def read_instructions(path: Path) -> str:
 
 def _load(paths: list[Path], *, verbose: bool) -> DocumentLoadResult:
     loaded = load_documents_with_progress(paths) if paths else DocumentLoadResult(documents=())
-    _print_skipped(loaded.skipped_items, len(loaded.skipped_items) if verbose else MAX_SKIPPED_LINES)
+    most = MAX_TASK_DOCUMENTS if verbose else MAX_SKIPPED_LINES
+    _print_skipped(loaded.skipped_items, most)
+    _print_changed_names([one for one in loaded.documents if one.file_name], most)
     return loaded
+
+
+def _print_changed_names(documents: Sequence[SourceDocument], most: int) -> None:
+    for one in documents[:most]:
+        print_message(f"{one.file_name} is cited as {one.name}")
+    if len(documents) > most:
+        print_message(f"{len(documents) - most} more files are cited under other names; --verbose names them.")
 
 
 MAX_SKIPPED_LINES = 5

@@ -92,7 +92,8 @@ async def _documents(task: str, docs: Sequence[Path], remove_missing: bool, by: 
 
 
 def _line(document: Document) -> str:
-    return f"{document.name} ({REMOVED_NAME if document.removed else format_count(document.lines, 'line')})"
+    size = REMOVED_NAME if document.removed else format_count(document.lines, "line")
+    return f"{document.name} ({size}{f'; file {document.file_name}' if document.file_name else ''})"
 
 
 def _tell_changes(answer: DocumentUpdateAnswer) -> None:

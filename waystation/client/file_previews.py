@@ -34,6 +34,8 @@ class FilePreview(Value):
     characters: int
     date: str = ""
     """Day that the document states for itself, which agents see too; empty if it states none."""
+    file_name: str = ""
+    """Path of the file, if the name differs because a citation cannot have it; otherwise empty."""
 
 
 class SkippedFile(Value):
@@ -114,7 +116,8 @@ def _is_usable(path: Path, refused: list[SkippedFile]) -> bool:
 
 def _document(document: SourceDocument) -> FilePreview:
     lines = normalize_line_endings(document.text).split("\n")
-    return _of_lines(document.name, lines).replace(date=make_document(document).date)
+    made = make_document(document)
+    return _of_lines(document.name, lines).replace(date=made.date, file_name=made.file_name)
 
 
 def _of_lines(name: str, lines: Iterable[str]) -> FilePreview:

@@ -79,8 +79,19 @@ def _tails(names: DocumentNamePair) -> list[str]:
 
 def assign_unique_names(documents: Sequence[SourceDocument]) -> tuple[SourceDocument, ...]:
     """Rename the documents so that names are unique and can be cited; suitable names stay unchanged."""
-    names = compute_unique_names([DocumentNamePair(one.name, one.name) for one in documents])
-    return tuple(one.replace(name=name) for one, name in zip(documents, names, strict=True))
+    pairs = [DocumentNamePair(one.name, one.name) for one in documents]
+    named = zip(documents, pairs, compute_unique_names(pairs), strict=True)
+    return tuple(
+        one.replace(name=name, file_name=one.file_name or find_changed_file_name(pair, name))
+        for one, pair, name in named
+    )
+
+
+def find_changed_file_name(names: DocumentNamePair, name: str) -> str:
+    """Return the path of a file if the document made from it has another name; empty if the name is the end of it."""
+    if name == names.short or f"/{names.long}".endswith(f"/{name}"):
+        return ""
+    return _UNPRINTABLE.sub(" ", os.fsencode(names.short).decode("utf-8", "replace"))
 
 
 def sanitize_document_name(name: str) -> str:
@@ -229,7 +240,13 @@ def load_documents(
             unread.append(UnchangedFile(name=name, source=item.source))
             continue
         documents.append(
-            SourceDocument(name=name, text=item.extracted.text, source=item.source, date=item.extracted.date)
+            SourceDocument(
+                name=name,
+                text=item.extracted.text,
+                source=item.source,
+                date=item.extracted.date,
+                file_name=find_changed_file_name(item.named, name),
+            )
         )
         left_out += [
             SkippedItem(name=f"{name}, {part.name}", reason=part.reason) for part in item.extracted.skipped_items

@@ -58,6 +58,10 @@ class Document(Value):
     """Whether it was removed: it keeps its number, and is not read any more."""
     date: DocumentDate = ""
     """Day that the document states for itself, in ISO 8601; empty if it states none."""
+    file_name: str = ""
+    """Path of its file as the person gave it, if the name differs because a citation cannot have it; otherwise empty.
+    Agents do not see it.
+    """
 
     @property
     def date_suffix(self) -> str:
@@ -453,3 +457,5 @@ class SourceDocument(Value):
     """Content hash of the file that it was read from: an unchanged file is not read again."""
     date: DocumentDate = ""
     """Day that the properties of the file state, in ISO 8601; a day in its text precedes it."""
+    file_name: str = ""
+    """Path of its file as given, if the name differs; otherwise empty."""

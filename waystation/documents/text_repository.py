@@ -58,6 +58,7 @@ def make_document(source: SourceDocument) -> Document:
         characters=len(source.text),
         source=source.source,
         date=describe_document(source.text[:MAX_HEAD_CHARACTERS].split("\n")).date or source.date,
+        file_name=source.file_name,
     )
 
 
@@ -141,7 +142,9 @@ async def add_documents(connection: AsyncConnection, task_id: str, added: Sequen
 def build_document_row(task_id: str, position: int, document: Document) -> dict[str, object]:
     """Build the row of a document at its position in a task."""
     name = bind_to_row(document.name, task_id, position, document.blob, document.source, document.date)
-    return {"task_id": task_id, "position": position, **document.model_dump(), "name": name}
+    file_name = bind_to_row(document.file_name, task_id, position)
+    row = {**document.model_dump(), "name": name, "file_name": file_name}
+    return {"task_id": task_id, "position": position, **row}
 
 
 _DOCUMENTS = (

@@ -189,7 +189,7 @@ async def find_unreferenced_placeholders(connection: AsyncConnection, candidates
 async def _iter_texts(connection: AsyncConnection, of_tasks: ColumnElement[bool]) -> AsyncGenerator[str]:
     """Yield all texts of these tasks except document names; nothing for tasks without a row."""
     for column in TEXT_COLUMNS:
-        if column is not documents.c.name:
+        if column not in {documents.c.name, documents.c.file_name}:
             async for row in await connection.stream(build_text_rows_query(column, of_tasks)):
                 yield row[1]
 

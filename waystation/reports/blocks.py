@@ -38,6 +38,7 @@ from waystation.reports.sections import (
     DIGEST_DIGITS,
     DOCUMENT_VERSIONS,
     FAILED_CITATIONS,
+    FILE,
     RETRIEVED,
     SOURCES,
 )
@@ -284,14 +285,17 @@ def _parse_source_metadata(account: str) -> dict[str, SourceMetadata]:
 
 
 def _parse_metadata(digest: str, rest: str) -> SourceMetadata:
-    """Parse `: Title (dated 2024-05-31) (retrieved 2026-11-30)`."""
+    """Parse ` (file a): Title (dated 2024-05-31) (retrieved 2026-11-30)`."""
     days: dict[str, str] = {}
     for word in (RETRIEVED, DATED):
         before, mark, day = rest.rpartition(f" ({word} ")
         if mark and _DAY.fullmatch(day):
             rest, days[word] = before, day.removesuffix(")")
-    title = rest.partition(": ")[2].strip()
-    return SourceMetadata(title=title, date=days.get(DATED, ""), retrieved=days.get(RETRIEVED, ""), digest=digest)
+    before, opened, named = rest.partition(f" ({FILE} ")
+    title = named.partition("): ")[2] if opened and ": " not in before else rest.partition(": ")[2]
+    return SourceMetadata(
+        title=title.strip(), date=days.get(DATED, ""), retrieved=days.get(RETRIEVED, ""), digest=digest
+    )
 
 
 def _mark_previous_citations(body: str) -> str:

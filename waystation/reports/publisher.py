@@ -411,7 +411,9 @@ class ReportPublisher:
             if (document := checked.task_documents.get(name)) is not None:
                 about = about._replace(date=about.date or document.date)
                 version = 1 + len(earlier.get(document.name, ()))
-                cited.setdefault(document.name, CitedSource(document.name, document.blob, about, version))
+                is_private = checked.document_names.shown_names.get(document.name) != document.name
+                file_name = "" if is_private else document.file_name
+                cited.setdefault(document.name, CitedSource(document.name, document.blob, about, file_name, version))
             elif (page := pages.get(name)) is not None:
                 cited.setdefault(page.url, CitedSource(page.url, page.blob, about, retrieved=page.retrieved))
         return render_document_versions([*cited.values()])

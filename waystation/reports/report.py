@@ -46,6 +46,7 @@ from waystation.reports.sections import (
     DIGEST_DIGITS,
     DOCUMENT_VERSIONS,
     FAILED_CITATIONS,
+    FILE,
     NOT_IN_MEMORY,
     NOT_JUDGED,
     NOT_USED,
@@ -323,6 +324,8 @@ class CitedSource(NamedTuple):
     blob: str
     """Content hash of its text."""
     description: DocumentDescription = DocumentDescription()
+    file_name: str = ""
+    """Path of its file as given, if the name differs; otherwise empty."""
     version: int = 1
     """Version that is cited, if the document changed while the task ran."""
     retrieved: datetime | None = None
@@ -345,6 +348,8 @@ def _describe_source(one: CitedSource) -> str:
     parts = [f"- {one.name} `{one.blob[:DIGEST_DIGITS]}`"]
     if one.version > 1:
         parts.append(f" (version {one.version})")
+    if one.file_name:
+        parts.append(f" ({FILE} {_escape_file_name(one.file_name)})")
     if title:
         parts.append(f": {title}")
     if one.description.date:
@@ -352,6 +357,12 @@ def _describe_source(one: CitedSource) -> str:
     if one.retrieved is not None:
         parts.append(f" ({RETRIEVED} {one.retrieved.astimezone(UTC):%Y-%m-%d})")
     return "".join(parts)
+
+
+def _escape_file_name(name: str) -> str:
+    """Return the name with its brackets, which `neutralize_markdown` would replace: the document's name lacks them."""
+    parts = (map(neutralize_markdown, part.split("]")) for part in sanitize_line(name).replace("`", "'").split("["))
+    return r"\[".join(r"\]".join(part) for part in parts)
 
 
 def _cited(document: CitedDocument, ranges: Sequence[tuple[int, int]]) -> str:

@@ -13,7 +13,7 @@ ACCOUNT = "## About this report"
 NOT_USED = "## Not used"
 NOT_IN_MEMORY = "## Not all in memory"
 DOCUMENT_VERSIONS = "## Appendix: document versions"
-DATED, RETRIEVED = "dated", "retrieved"
+DATED, RETRIEVED, FILE = "dated", "retrieved", "file"
 """Before the day of a cited document, and before the day on which a page was fetched."""
 DIGEST_DIGITS = 16
 """Digits of the SHA-256 that the appendix shows."""

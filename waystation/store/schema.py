@@ -204,6 +204,7 @@ documents = Table(
     Column("removed", Boolean, nullable=False, server_default=false()),
     # The day that the document states for itself.
     Column("date", String, nullable=False, server_default=""),
+    Column("file_name", EncryptedString("documents.file_name", "task_id", "position", empty=True), nullable=False),
 )
 
 runs = Table(

@@ -52,7 +52,10 @@ TASK_TABLES = (
         fork="copied",
         forget="deleted",
         counted_as="documents",
-        texts=(TextColumn(documents.c.name, ErasureLocation.DOCUMENT_NAME),),
+        texts=(
+            TextColumn(documents.c.name, ErasureLocation.DOCUMENT_NAME),
+            TextColumn(documents.c.file_name, ErasureLocation.DOCUMENT_NAME),
+        ),
     ),
     StoredTable(table=task_events, rewind="kept", fork="left", forget="kept"),
 )

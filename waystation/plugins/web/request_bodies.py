@@ -25,6 +25,7 @@ from waystation.documents.document_loading import (
     DocumentLoadResult,
     DocumentNamePair,
     compute_unique_names,
+    find_changed_file_name,
     format_left_out,
     load_documents,
     sanitize_document_name,
@@ -380,8 +381,12 @@ async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
         left_out = [one.replace(name=_left_out_name(one.name, {}, paths)) for one in loaded.skipped_items]
         raise BadInput(f"none of these files can be used{format_left_out(left_out)}. Give a file of {FORMATS}.")
     own = [paths[_number(one.name)] for one in loaded.documents]
-    names = compute_unique_names([DocumentNamePair(_within_folder(path), path) for path in own])
-    documents = [one.replace(name=name) for one, name in zip(loaded.documents, names, strict=True)]
+    pairs = [DocumentNamePair(_within_folder(path), path) for path in own]
+    names = compute_unique_names(pairs)
+    documents = [
+        one.replace(name=name, file_name=find_changed_file_name(pair, name))
+        for one, pair, name in zip(loaded.documents, pairs, names, strict=True)
+    ]
     called = {one.name: name for one, name in zip(loaded.documents, names, strict=True)}
     left_out = [one.replace(name=_left_out_name(one.name, called, paths)) for one in loaded.skipped_items]
     return DocumentLoadResult(documents=tuple(documents), skipped_items=tuple(left_out))

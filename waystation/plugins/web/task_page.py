@@ -219,6 +219,8 @@ class UsedDocument(NamedTuple):
     """A document of a task, with the places of it that its report cites."""
 
     name: str
+    file_name: str
+    """Path of its file as given, if the name differs; otherwise empty."""
     citations: tuple[NumberedSource, ...]
 
 
@@ -226,7 +228,7 @@ def list_used_documents(documents: Sequence[Document], report: ExportedReport | 
     """Return the documents by name, each with the citations of it that passed the check."""
     sources = () if report is None else [one for one in report.sources if not one.fault]
     return tuple(
-        UsedDocument(one.name, tuple(source for source in sources if source.document == one.name))
+        UsedDocument(one.name, one.file_name, tuple(source for source in sources if source.document == one.name))
         for one in sorted(documents, key=lambda one: one.name)
     )
 

@@ -203,6 +203,7 @@ def upgrade() -> None:
         sa.Column("source", sa.String(), server_default="", nullable=False),
         sa.Column("removed", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("date", sa.String(), server_default="", nullable=False),
+        sa.Column("file_name", sa.String(), nullable=False),
         sa.ForeignKeyConstraint(["blob"], ["texts.blob"], name="fk_documents_blob"),
         sa.ForeignKeyConstraint(["task_id"], ["tasks.task_id"], name="fk_documents_task_id"),
         sa.PrimaryKeyConstraint("task_id", "position", name="pk_documents"),
