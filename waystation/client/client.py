@@ -44,7 +44,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, open_store, require_store_key
 from waystation.security.untrusted import neutralize_markdown
 from waystation.tasks.approvals import AnswerAuthor, DeliverInput, ReviewPlanInput
-from waystation.tasks.events import EventPage
+from waystation.tasks.events import EventPage, TaskEvent
 from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport, TaskCharges
 from waystation.tasks.signals import (
     APPROVAL,
@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from waystation.client.submission import DocumentUpdateAnswer, ForkRequest
     from waystation.documents.document_loading import DocumentLoadResult
     from waystation.runtime.temporal.task_client import TemporalTaskClient
+    from waystation.tasks.activity import ActivityFilter, ActivityView
 
 # temporalio takes as long to load as the store, and agents' tools as long as the domain: a command that the store alone
 # can answer, such as `waystation list` of finished tasks, loads neither. It does not load what reads and submits
@@ -502,6 +503,27 @@ class Client:
         from waystation.client.agent_contexts import audit_compactions  # noqa: PLC0415
 
         return await audit_compactions(self._settings, self._store, await self._load_row(task_id), agent, memory)
+
+    async def get_activity(
+        self,
+        task_id: str,
+        activity_filter: "ActivityFilter | None" = None,
+        events: Sequence[TaskEvent] | None = None,
+    ) -> "ActivityView":
+        """Return what a task's agents did: its events, and figures about tool calls and compactions.
+
+        Args:
+            task_id: Id of the task.
+            activity_filter: What to return. None: everything.
+            events: All events of the task, if they are known already.
+
+        Raises UnknownTask.
+        """
+        from waystation.client.activity import load_activity  # noqa: PLC0415
+
+        row = await self._load_row(task_id)
+        _, view = await self._look_up_or_load(row)
+        return await load_activity(self._store, row, view, activity_filter, events)
 
     async def list_agent_contexts(self, task_id: str, agent: str | None = None) -> tuple[NextPromptView, ...]:
         """Return the prompt sections of agents' next requests. Raises as `agent_contexts.load_agent_contexts`."""

@@ -76,6 +76,8 @@ from waystation.plugins.web.shares import LinkPath, MadeReportLink, NewReportLin
 from waystation.plugins.web.upload_checks import FileCheckResult, check_uploads
 from waystation.plugins.web.uploads import Redacted, UploadedFiles, Uploads
 from waystation.security.untrusted import replace_control_characters
+from waystation.store.events import EventKind
+from waystation.tasks.activity import ActivityFilter, ActivityView
 from waystation.tasks.progress import DayRange, SpendingGrouping, SpendingReport
 from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult
 from waystation.tasks.task import TaskPhase
@@ -383,6 +385,46 @@ async def post_check_documents(documents: UploadedFiles) -> FileCheckResult:
 async def get_compactions(client: TenantClient, task: TaskPath) -> tuple[AgentCompactionAudits, ...]:
     """List what the compactions of a task's agents kept and lost."""
     return await client.audit_compactions(await client.resolve_task_id(task))
+
+
+MAX_EVENT_PAGE = 1_000
+AgentName = Annotated[str, Field(pattern="^[a-z0-9.-]{1,60}$")]
+
+
+class ActivityQuery(EagerValue):
+    """Query of a task's activity: a filter, and the events to return: `count` of them from index `first`."""
+
+    agent: Annotated[
+        tuple[AgentName, ...], Field(max_length=50, description="Only this agent, like research-1; repeatable.")
+    ] = ()
+    kind: Annotated[tuple[EventKind, ...], Field(description="Only events of this kind; repeatable.")] = ()
+    since: Annotated[
+        UtcMoment | None, Field(description="Only what happened at this time or later; UTC if the time has no zone.")
+    ] = None
+    until: Annotated[UtcMoment | None, Field(description="Only what happened at this time or earlier.")] = None
+    first: Annotated[int, Field(ge=0, le=10_000_000, description=FIRST_INDEX)] = 0
+    count: Annotated[int, Field(ge=1, le=MAX_EVENT_PAGE, description=MAX_COUNT)] = MAX_EVENT_PAGE
+
+    @property
+    def activity_filter(self) -> ActivityFilter:
+        """The filter, for the client."""
+        return ActivityFilter(
+            agents=frozenset(self.agent), kinds=frozenset(self.kind), since=self.since, until=self.until
+        )
+
+
+@v1.get("/tasks/{task}/activity")
+async def get_activity(
+    client: TenantClient, feed: TenantFeed, task: TaskPath, query: Annotated[ActivityQuery, Query()]
+) -> ActivityView:
+    """Get what a task's agents did: its events, totals of tool calls, and what each compaction kept.
+
+    `agent`, `since` and `until` filter all of it, and `kind` filters the events only.
+    """
+    task_id = await client.resolve_task_id(task)
+    events = await feed.known.list_events(task_id)
+    found = await client.get_activity(task_id, query.activity_filter, events)
+    return found.replace(events=found.events[query.first : query.first + query.count])
 
 
 @v1.get("/tasks/{task}/agents/{agent}/transcript")

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathField
-from pydantic import TypeAdapter, ValidationError, field_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -57,9 +57,18 @@ from waystation.plugins.web.access import (
     get_principal,
     get_redirect_path,
 )
+from waystation.plugins.web.activity_page import (
+    EVENT_WORDS,
+    SELECTABLE,
+    ActivityPlace,
+    build_activity_page_view,
+    format_duration,
+)
 from waystation.plugins.web.amounts import describe_earlier_spending, format_written_limit
 from waystation.plugins.web.api import (
+    LAST_NUMBER,
     MAX_PAGE_SIZE,
+    ActivityQuery,
     AgentPath,
     First,
     SpendingQuery,
@@ -675,6 +684,54 @@ async def _task(
         request_id=back.value("fork", "request_id") or token_hex(8),
         waiting=waiting,
         shareable=request.app.state.links is not None,
+    )
+
+
+class ActivityPageQuery(ActivityQuery):
+    """Query of the page with a task's activity. An empty form filters nothing."""
+
+    event: Annotated[int | None, Field(ge=1, le=LAST_NUMBER)] = None
+
+    @field_validator("agent", "kind", mode="before")
+    @classmethod
+    def _unless_empty(cls, given: object) -> object:
+        return () if given == [""] else given
+
+    @field_validator("since", "until", mode="before")
+    @classmethod
+    def _without_empty(cls, given: object) -> object:
+        return given or None
+
+
+@pages.get("/tasks/{task}/activity")
+async def render_activity_page(
+    request: Request,
+    client: TenantClient,
+    feed: TenantFeed,
+    task: TaskPath,
+    query: Annotated[ActivityPageQuery, Query()],
+) -> HTMLResponse:
+    """Render what a task's agents did: a part of the timeline, its events, and totals of tools and compactions."""
+    task_id = await client.resolve_task_id(task)
+    seen = await client.get_newest_event_number()
+    events = await feed.known.list_events(task_id)
+    view = await client.get_last_known_task(task_id)
+    activity = await client.get_activity(task_id, query.activity_filter, events)
+    place = ActivityPlace(task_id, query.activity_filter, query.first, query.event)
+    shown = await run_in_threadpool(build_activity_page_view, place, events, activity, None if view.over else utc_now())
+    return _page(
+        request,
+        "activity.html",
+        **shown._asdict(),
+        seen=seen,
+        view=view,
+        query=query,
+        place=place,
+        links=LinkBuilder(task_id, "pages"),
+        selectable=SELECTABLE,
+        event_words=EVENT_WORDS,
+        duration=format_duration,
+        here=f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path,
     )
 
 
