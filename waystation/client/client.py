@@ -35,6 +35,7 @@ from waystation.config.settings import Settings
 from waystation.context.transcript import Transcript
 from waystation.documents.documents import Document, SourceDocument, validate_document_count
 from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.files import create_private_folder
 from waystation.planning.plan import Plan
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from waystation.documents.document_loading import DocumentLoadResult
     from waystation.runtime.temporal.task_client import TemporalTaskClient
     from waystation.tasks.activity import ActivityFilter, ActivityView
+    from waystation.tasks.report_links import MadeReportLink, NewReportLink, ReportLink, SharedReport
 
 # temporalio takes as long to load as the store, and agents' tools as long as the domain: a command that the store alone
 # can answer, such as `waystation list` of finished tasks, loads neither. It does not load what reads and submits
@@ -503,6 +505,37 @@ class Client:
         from waystation.client.agent_contexts import audit_compactions  # noqa: PLC0415
 
         return await audit_compactions(self._settings, self._store, await self._load_row(task_id), agent, memory)
+
+    async def create_report_link(self, task_id: str, wanted: "NewReportLink", made_by: str = "") -> "MadeReportLink":
+        """Make a read-only link to a task's report as it is now. Its address is in the result only.
+
+        Args:
+            task_id: Id of the task.
+            wanted: What the link shows, and for how long.
+            made_by: Name of the person who makes it.
+
+        Raises BadInput if there is no report yet, or too many links are open; UnknownTask.
+        """
+        from waystation.client.report_links import create_link  # noqa: PLC0415
+
+        version = (await self.load_report(task_id)).version
+        if version is None:
+            raise BadInput(f"{task_id} has no report yet")
+        return await create_link(self._store, await self._load_row(task_id), version, wanted, made_by)
+
+    async def list_report_links(self, task_id: str) -> "tuple[ReportLink, ...]":
+        """Return the links to a task's report, the newest first."""
+        return await self._store.list_report_links(task_id, self._reader)
+
+    async def revoke_report_link(self, task_id: str, link_id: str) -> "ReportLink":
+        """Revoke a link from now on. Raises BadInput for one that this task does not have; UnknownTask."""
+        return await self._store.revoke_report_link((await self._load_row(task_id)).ref.task_id, link_id, utc_now())
+
+    async def open_report_link(self, address: str) -> "SharedReport | None":
+        """Return what the address of a link opens, of whatever tenant; None if it opens nothing (any more)."""
+        from waystation.client.report_links import open_link  # noqa: PLC0415
+
+        return await open_link(self._store, address)
 
     async def get_activity(
         self,

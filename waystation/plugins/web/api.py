@@ -42,6 +42,7 @@ from waystation.plugins.web.request_bodies import (
     Denial,
     ForgetSessionRequest,
     Grant,
+    LinkPath,
     NewDelivery,
     NewEdit,
     NewFork,
@@ -72,13 +73,13 @@ from waystation.plugins.web.request_bodies import (
     set_session_limit,
     submit_new_task,
 )
-from waystation.plugins.web.shares import LinkPath, MadeReportLink, NewReportLink, ReportLink, ReportLinks
 from waystation.plugins.web.upload_checks import FileCheckResult, check_uploads
 from waystation.plugins.web.uploads import Redacted, UploadedFiles, Uploads
 from waystation.security.untrusted import replace_control_characters
 from waystation.store.events import EventKind
 from waystation.tasks.activity import ActivityFilter, ActivityView
 from waystation.tasks.progress import DayRange, SpendingGrouping, SpendingReport
+from waystation.tasks.report_links import MadeReportLink, NewReportLink, ReportLink
 from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import (
@@ -315,27 +316,23 @@ async def post_picture(
 
 
 @v1.get("/tasks/{task}/shares")
-async def get_shares(
-    client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath
-) -> tuple[ReportLink, ...]:
+async def get_shares(client: TenantClient, task: TaskPath) -> tuple[ReportLink, ...]:
     """List the links to a task's report, the newest first, with their last use."""
-    return links.list_links(principal.tenant, await client.resolve_task_id(task))
+    return await client.list_report_links(await client.resolve_task_id(task))
 
 
 @v1.post("/tasks/{task}/shares", status_code=201)
 async def post_share(
-    client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath, body: NewReportLink
+    client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: NewReportLink
 ) -> MadeReportLink:
     """Make a read-only link to a task's report as it is now. Its address is in this answer only."""
-    return await create_report_link(client, principal, links, task, body)
+    return await create_report_link(client, principal, task, body)
 
 
 @v1.delete("/tasks/{task}/shares/{link}")
-async def delete_share(
-    client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath, link: LinkPath
-) -> ReportLink:
+async def delete_share(client: TenantClient, task: TaskPath, link: LinkPath) -> ReportLink:
     """Revoke a link."""
-    return links.revoke(principal.tenant, await client.resolve_task_id(task), link, utc_now())
+    return await client.revoke_report_link(await client.resolve_task_id(task), link)
 
 
 @v1.get("/tasks/{task}/draft", response_model=ReportView, responses=FILES)

@@ -104,6 +104,7 @@ from waystation.plugins.web.request_bodies import (
     Denial,
     ForgetSessionRequest,
     Grant,
+    LinkPath,
     NewDelivery,
     NewEdit,
     NewFork,
@@ -136,14 +137,6 @@ from waystation.plugins.web.request_bodies import (
     use_session_documents,
 )
 from waystation.plugins.web.schedule_forms import SCHEDULE_DAYS, build_cron
-from waystation.plugins.web.shares import (
-    DEFAULT_DAYS,
-    LinkPath,
-    MadeReportLink,
-    NewReportLink,
-    ReportLinks,
-    ReportLinkStore,
-)
 from waystation.plugins.web.task_page import (
     MAX_DOCUMENT_LINES,
     LinkBuilder,
@@ -160,6 +153,7 @@ from waystation.plugins.web.uploads import MAX_FILES, Uploads
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import is_amount_rejection
 from waystation.tasks.details import parse_grant
+from waystation.tasks.report_links import DEFAULT_DAYS, MadeReportLink, NewReportLink
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import Preset, TaskPhase, TaskRequest, make_own_session_name
 from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, list_pending_approvals
@@ -683,7 +677,6 @@ async def _task(
         seen=seen,
         request_id=back.value("fork", "request_id") or token_hex(8),
         waiting=waiting,
-        shareable=request.app.state.links is not None,
     )
 
 
@@ -881,18 +874,14 @@ async def render_picture_by_form(
 
 
 @pages.get("/tasks/{task}/shares")
-async def render_shares_page(
-    request: Request, client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath
-) -> HTMLResponse:
+async def render_shares_page(request: Request, client: TenantClient, task: TaskPath) -> HTMLResponse:
     """Render the links to a task's report, and the form for another."""
-    return await _shares(request, client, principal, links, task)
+    return await _shares(request, client, task)
 
 
 async def _shares(
     request: Request,
     client: Client,
-    principal: Principal,
-    links: ReportLinkStore,
     task: str,
     made: MadeReportLink | None = None,
     back: RejectedForm = NO_REJECTED_FORM,
@@ -908,7 +897,7 @@ async def _shares(
         made=made,
         address=f"{str(request.base_url).rstrip('/')}{made.path}" if made else "",
         local=not _access(request).names,
-        links=links.list_links(principal.tenant, task_id),
+        links=await client.list_report_links(task_id),
         default_days=DEFAULT_DAYS,
         now=utc_now(),
     )
@@ -916,25 +905,23 @@ async def _shares(
 
 @pages.post("/tasks/{task}/shares")
 async def share_by_form(
-    request: Request, client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath
+    request: Request, client: TenantClient, principal: CurrentPrincipal, task: TaskPath
 ) -> Response:
     """Make a read-only link to the report, and show it once."""
 
     async def act(form: FormData) -> Response:
         given = {"days": _field(form, "days"), "sources": bool(_field(form, "sources"))}
         wanted = FormErrorCollector().build_or_raise(lambda: NewReportLink.model_validate(given))
-        made = await create_report_link(client, principal, links, task, wanted)
-        return await _shares(request, client, principal, links, task, made)
+        made = await create_report_link(client, principal, task, wanted)
+        return await _shares(request, client, task, made)
 
-    return await _taken(request, act, lambda sent: _shares(request, client, principal, links, task, back=sent), "share")
+    return await _taken(request, act, lambda sent: _shares(request, client, task, back=sent), "share")
 
 
 @pages.post("/tasks/{task}/shares/{link}/revoke")
 async def revoke_by_form(
     request: Request,
     client: TenantClient,
-    principal: CurrentPrincipal,
-    links: ReportLinks,
     task: TaskPath,
     link: LinkPath,
 ) -> Response:
@@ -942,7 +929,7 @@ async def revoke_by_form(
 
     async def act(_: FormData) -> Response:
         task_id = await client.resolve_task_id(task)
-        links.revoke(principal.tenant, task_id, link, utc_now())
+        await client.revoke_report_link(task_id, link)
         return RedirectResponse(f"/tasks/{task_id}/shares", 303)
 
     return await _taken(request, act)
@@ -956,15 +943,14 @@ _SHARED_REDACTION = asyncio.Semaphore(1)
 @pages.get("/shared/{address}")
 async def render_shared_page(
     request: Request,
-    links: ReportLinks,
     address: Annotated[str, PathField(max_length=200)],
     source: Annotated[int, Query(ge=0, le=100_000)] = 0,
 ) -> HTMLResponse:
     """Render one report for a person who has a link to it, and nothing else."""
     if not _SHARED_RATE.try_acquire(request.client.host if request.client else "", monotonic()):
         raise HTTPException(429, "too many requests for shared reports came from this address: try again in a minute")
-    shared = links.open_link(address, utc_now())
     tenants: TenantServiceProvider = request.app.state.tenants
+    shared = await tenants.open_report_link(address)
     if shared is None:
         raise HTTPException(404, "this link is unknown, has expired, or was revoked: ask its sender for another")
     # A person without a key may know no more than the agents: neither the names in the title nor the original lines.
