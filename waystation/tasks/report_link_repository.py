@@ -12,7 +12,7 @@ from waystation.kernel.scopes import ReadScope
 from waystation.store.encryption import bind_to_row
 from waystation.store.engine import SqlRepository, build_owner_filter, read_transaction, write_transaction
 from waystation.store.schema import report_links, tasks
-from waystation.tasks.report_links import MAX_LINKS, ReportLink, ReportLinkTerms, SharedReport
+from waystation.tasks.report_links import MAX_LINKS, ReportLink, ReportLinkRecord, SharedReport
 from waystation.tasks.task_repository import require_task
 
 
@@ -36,7 +36,7 @@ class SqlReportLinkRepository(SqlRepository):
             if not closed:
                 raise BadInput(f"{MAX_LINKS:,} links to this report are open, the maximum: revoke some first")
             await connection.execute(delete(report_links).where(report_links.c.link_id.in_(closed)))
-        terms = ReportLinkTerms(
+        record = ReportLinkRecord(
             tenant=shared.tenant,
             version=link.version,
             sources=link.sources,
@@ -48,7 +48,7 @@ class SqlReportLinkRepository(SqlRepository):
         row = {
             "link_id": link.id,
             "task_id": link.task_id,
-            "body": _bind(terms, link.id, link.task_id),
+            "body": _bind(record, link.id, link.task_id),
             "made_by": bind_to_row(link.made_by, link.id, link.task_id),
             "last_used_at": link.last_used_at,
         }
@@ -85,8 +85,8 @@ class SqlReportLinkRepository(SqlRepository):
             raise BadInput("this task has no such link: load the page of its links again")
         found = _parse(row).link
         if found.revoked_at is None:
-            terms = ReportLinkTerms.model_validate_json(row["body"]).replace(revoked_at=now)
-            await connection.execute(update(report_links).where(*own).values(body=_bind(terms, link_id, task_id)))
+            record = ReportLinkRecord.model_validate_json(row["body"]).replace(revoked_at=now)
+            await connection.execute(update(report_links).where(*own).values(body=_bind(record, link_id, task_id)))
             found = found.replace(revoked_at=now)
         return found
 
@@ -106,20 +106,20 @@ _COLUMNS = (
 
 
 def _parse(row: Mapping[Any, Any]) -> SharedReport:
-    terms = ReportLinkTerms.model_validate_json(row["body"])
+    record = ReportLinkRecord.model_validate_json(row["body"])
     link = ReportLink(
         id=row["link_id"],
         task_id=row["task_id"],
-        version=terms.version,
-        sources=terms.sources,
+        version=record.version,
+        sources=record.sources,
         made_by=row["made_by"],
-        made_at=terms.made_at,
-        expires_at=terms.expires_at,
-        revoked_at=terms.revoked_at,
+        made_at=record.made_at,
+        expires_at=record.expires_at,
+        revoked_at=record.revoked_at,
         last_used_at=row["last_used_at"],
     )
-    return SharedReport(link=link, tenant=terms.tenant, digest=terms.digest)
+    return SharedReport(link=link, tenant=record.tenant, digest=record.digest)
 
 
-def _bind(terms: ReportLinkTerms, link_id: str, task_id: str) -> str:
-    return bind_to_row(terms.model_dump_json(), link_id, task_id)
+def _bind(record: ReportLinkRecord, link_id: str, task_id: str) -> str:
+    return bind_to_row(record.model_dump_json(), link_id, task_id)

@@ -56,7 +56,7 @@ class MadeReportLink(Value):
     """Path of the shared page on this server."""
 
 
-class ReportLinkTerms(Value):
+class ReportLinkRecord(Value):
     """What the store keeps encrypted of a link. It has no text in which a person may be named."""
 
     tenant: Identifier

@@ -16,7 +16,7 @@ from waystation.config.settings import Settings
 from waystation.plugins.web.activity_page import (
     EVENTS_A_PAGE,
     ActivityPageView,
-    ActivityPlace,
+    ActivitySelection,
     build_activity_page_view,
     format_duration,
 )
@@ -39,7 +39,7 @@ def seconds(count: float) -> timedelta:
 def show(events: list[TaskEvent], wanted: ActivityFilter | None = None, **place: int) -> ActivityPageView:
     wanted = wanted or ActivityFilter()
     activity = build_activity_view(events, {}, (), wanted)
-    return build_activity_page_view(ActivityPlace("task-1", wanted, **place), events, activity, None)
+    return build_activity_page_view(ActivitySelection("task-1", wanted, **place), events, activity, None)
 
 
 def addresses(shown: ActivityPageView) -> dict[str, str]:

@@ -124,7 +124,7 @@ class ActivityPageView(NamedTuple):
     activity: ActivityView
 
 
-class ActivityPlace(NamedTuple):
+class ActivitySelection(NamedTuple):
     """What a page of a task's activity shows: the filter, and the place in the list of events."""
 
     task_id: str
@@ -152,33 +152,33 @@ class ActivityPlace(NamedTuple):
 
 
 def build_activity_page_view(
-    place: ActivityPlace, events: Sequence[TaskEvent], activity: ActivityView, now: datetime | None
+    selection: ActivitySelection, events: Sequence[TaskEvent], activity: ActivityView, now: datetime | None
 ) -> ActivityPageView:
     """Build the view of a page.
 
     Args:
-        place: What the page shows.
+        selection: What the page shows.
         events: All events of the task, in order.
         activity: The activity that the filter of the page matches.
         now: The current time while the task is not over; otherwise None.
     """
-    wanted = place.activity_filter
+    wanted = selection.activity_filter
     shown = _build_axis(events, wanted, now) if events else None
     lanes = build_timeline(events, now, shown, wanted.agents) if events else None
     newest_first = activity.events[::-1]
-    first = _find_first(newest_first, place)
+    first = _find_first(newest_first, selection)
     return ActivityPageView(
         lanes=lanes,
         first=None if lanes is None else lanes.axis.first,
         last=None if lanes is None else lanes.axis.last,
         range_words=format_range(events, lanes.axis) if lanes is not None and (wanted.since or wanted.until) else "",
-        zooms=build_zoom_links(place, build_time_axis(events, now), lanes.axis) if lanes is not None else (),
-        segments=build_zoom_segments(place, events, lanes) if lanes is not None else (),
+        zooms=build_zoom_links(selection, build_time_axis(events, now), lanes.axis) if lanes is not None else (),
+        segments=build_zoom_segments(selection, events, lanes) if lanes is not None else (),
         agents=tuple(dict.fromkeys(one.agent for one in events if one.agent)),
         kinds=tuple(dict.fromkeys(one.kind for one in events)),
         rows=tuple(build_event_row(one, events[0].at) for one in newest_first[first : first + EVENTS_A_PAGE]),
-        newer=place.build_address("events", first=max(0, first - EVENTS_A_PAGE)) if first else "",
-        older=place.build_address("events", first=first + EVENTS_A_PAGE)
+        newer=selection.build_address("events", first=max(0, first - EVENTS_A_PAGE)) if first else "",
+        older=selection.build_address("events", first=first + EVENTS_A_PAGE)
         if len(newest_first) > first + EVENTS_A_PAGE
         else "",
         activity=activity,
@@ -191,10 +191,10 @@ def _build_axis(events: Sequence[TaskEvent], wanted: ActivityFilter, now: dateti
     return TimeAxis(first, last if first < last else first + MIN_RANGE)
 
 
-def _find_first(newest_first: Sequence[TaskEvent], place: ActivityPlace) -> int:
+def _find_first(newest_first: Sequence[TaskEvent], selection: ActivitySelection) -> int:
     """Return the index of the first event on the page: with an event to show, of the page that has it."""
-    found = next((index for index, one in enumerate(newest_first) if one.number == place.event), None)
-    return place.first if found is None else found - found % EVENTS_A_PAGE
+    found = next((index for index, one in enumerate(newest_first) if one.number == selection.event), None)
+    return selection.first if found is None else found - found % EVENTS_A_PAGE
 
 
 def build_event_row(event: TaskEvent, begin: datetime) -> EventRow:
@@ -209,7 +209,7 @@ def build_event_row(event: TaskEvent, begin: datetime) -> EventRow:
     return EventRow(event, EVENT_WORDS[event.kind], offset, address, message)
 
 
-def build_zoom_links(place: ActivityPlace, whole: TimeAxis, shown: TimeAxis) -> tuple[ZoomLink, ...]:
+def build_zoom_links(selection: ActivitySelection, whole: TimeAxis, shown: TimeAxis) -> tuple[ZoomLink, ...]:
     """Build the links that change the time range: to its middle half, to twice as much, by half of it, and to all."""
     length = shown.last - shown.first
     half, quarter = length / 2, length / 4
@@ -221,13 +221,13 @@ def build_zoom_links(place: ActivityPlace, whole: TimeAxis, shown: TimeAxis) -> 
         "whole": (whole.first, whole.last),
     }
     return tuple(
-        ZoomLink(action, words, key, _build_range_address(place, ranges[action], whole, shown))
+        ZoomLink(action, words, key, _build_range_address(selection, ranges[action], whole, shown))
         for action, (words, key) in ZOOM_KEYS.items()
     )
 
 
 def _build_range_address(
-    place: ActivityPlace, wanted: tuple[datetime, datetime] | None, whole: TimeAxis, shown: TimeAxis
+    selection: ActivitySelection, wanted: tuple[datetime, datetime] | None, whole: TimeAxis, shown: TimeAxis
 ) -> str:
     """Return the address of a time range within the task; empty if it is the one that is shown."""
     if wanted is None:
@@ -240,12 +240,14 @@ def _build_range_address(
     if (first, last) == (shown.first, shown.last) or first >= last:
         return ""
     # Without its ends, the range of a running task grows with it.
-    return place.build_address(
+    return selection.build_address(
         since=None if first == whole.first else first, until=None if last == whole.last else last
     )
 
 
-def build_zoom_segments(place: ActivityPlace, events: Sequence[TaskEvent], lanes: Timeline) -> tuple[ZoomSegment, ...]:
+def build_zoom_segments(
+    selection: ActivitySelection, events: Sequence[TaskEvent], lanes: Timeline
+) -> tuple[ZoomSegment, ...]:
     """Build the links of the parts of the axis between ticks."""
     ends = [lanes.axis.first, *(tick.at for tick in lanes.ticks), lanes.axis.last]
     return tuple(
@@ -253,7 +255,7 @@ def build_zoom_segments(place: ActivityPlace, events: Sequence[TaskEvent], lanes
             x=(x := lanes.axis.to_x(first)),
             width=round(lanes.axis.to_x(last) - x, 1),
             words=f"Zoom to {format_range(events, TimeAxis(first, last))}",
-            address=place.build_address(since=first, until=last),
+            address=selection.build_address(since=first, until=last),
         )
         for first, last in pairwise(ends)
         if last - first >= MIN_RANGE and (first, last) != (lanes.axis.first, lanes.axis.last)

@@ -60,7 +60,7 @@ from waystation.plugins.web.access import (
 from waystation.plugins.web.activity_page import (
     EVENT_WORDS,
     SELECTABLE,
-    ActivityPlace,
+    ActivitySelection,
     build_activity_page_view,
     format_duration,
 )
@@ -710,8 +710,10 @@ async def render_activity_page(
     events = await feed.known.list_events(task_id)
     view = await client.get_last_known_task(task_id)
     activity = await client.get_activity(task_id, query.activity_filter, events)
-    place = ActivityPlace(task_id, query.activity_filter, query.first, query.event)
-    shown = await run_in_threadpool(build_activity_page_view, place, events, activity, None if view.over else utc_now())
+    selection = ActivitySelection(task_id, query.activity_filter, query.first, query.event)
+    shown = await run_in_threadpool(
+        build_activity_page_view, selection, events, activity, None if view.over else utc_now()
+    )
     return _page(
         request,
         "activity.html",
@@ -719,7 +721,7 @@ async def render_activity_page(
         seen=seen,
         view=view,
         query=query,
-        place=place,
+        selection=selection,
         links=LinkBuilder(task_id, "pages"),
         selectable=SELECTABLE,
         event_words=EVENT_WORDS,
