@@ -141,7 +141,7 @@ QUICK = {
         store_conflicts store_postgresql store_sqlite store_texts_and_notes stored_tables
     """),
     "tasks": _modules("""
-        approval_amounts approvals budget_crash_recovery budget_forecast budget_levels budget_reallocation
+        activity approval_amounts approvals budget_crash_recovery budget_forecast budget_levels budget_reallocation
         budget_requests budget_warnings context_editor context_edits context_rewind cost_report notifications
         oversight_state plan_versions progress_size recorded_answers request_expiry schedules session_repository
         session_state spending_queries task_budgets task_delegation task_details task_ids task_reopening
@@ -149,7 +149,8 @@ QUICK = {
         unattended_approvals
     """),
     "web": _modules("""
-        charts event_listeners page_amounts page_costs page_requests request_models server_shutdown timeline_pictures
+        activity_pages charts event_listeners page_amounts page_costs page_requests request_models server_shutdown
+        timeline_pictures
     """),
     "wire": _modules("""
         anthropic_search bad_endpoints chat_model_contract partial_replies prefix_cache scripted_model

@@ -51,6 +51,7 @@ COLUMNS = {
         "state": SEALED,
     },
     "plan_revisions": {"task_id": KEY, "number": KEY, "body": SEALED, "made_at": MOMENT},
+    "report_links": {"link_id": KEY, "task_id": KEY, "body": SEALED, "made_by": SEALED, "last_used_at": MOMENT},
     "audit": {"ordinal": KEY, "task_id": KEY, "entry_id": KEY, "body": SEALED},
     "texts": {"blob": KEY, "content": SEALED},
     "text_owners": {"blob": KEY, "task_id": KEY, "tenant": PROVEN, "session": PROVEN, "proof": SEALED},

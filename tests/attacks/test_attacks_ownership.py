@@ -151,6 +151,7 @@ WITHOUT_READER = {
     "list_passage_ids_to_delete": "ids of the outbox",
     "list_passage_ids": "ids of the outbox",
     "list_deleted_passage_ids": "ids of the outbox",
+    "find_report_link": "for people without a tenant: the caller checks the secret in the link's address",
     "get_newest_event_number": "a number, of the tenant that asks",
     "get_oldest_pending_time": "a moment",
     "list_unsent_tenant_traces": "places of every tenant, for the process that sends their spans",

@@ -50,6 +50,8 @@ def test_no_page_has_a_serious_fault_narrow_or_wide_light_or_dark_and_keys_suffi
         f"/tasks/{hostile}/report",
         f"/tasks/{running}/agents/research",
         f"/tasks/{running}/agents/research/compactions",
+        f"/tasks/{running}/plan",
+        f"/tasks/{running}/activity?event=3",
         "/?phase=partial&text=which",
         "/tasks/task-0000000000000000",
     ]

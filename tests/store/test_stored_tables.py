@@ -16,13 +16,13 @@ from waystation.kernel.identifiers import get_string_kinds
 from waystation.kernel.value import Value
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.encryption import EncryptedBytes, EncryptedText, RowProofType
-from waystation.store.schema import metadata, sessions, tasks, texts
+from waystation.store.schema import metadata, report_links, sessions, tasks, texts
 from waystation.store.stored_tables import StoredTable
 from waystation.tasks.task import ReusedWork
 from waystation.tasks.task_tables import STORED_TABLES
 
 PERSON = "<PERSON_aaaaaaaaaaaa>"
-WORDLESS = {tasks.c.terms: "numbers and settings", sessions.c.state: "amounts and IDs"}
+WORDLESS = {tasks.c.terms: "numbers and settings", sessions.c.state: "amounts and IDs", report_links.c.body: "times"}
 """Encrypted columns in which nobody is named."""
 HASHES = {texts.c.content}
 """Contents, which are searched by their hashes."""

@@ -24,6 +24,7 @@ from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import RedactedText, RedactedTextKey, RedactionLevel, VaultEntry
 from waystation.runtime.sql_store import SqlStore
 from waystation.security.untrusted import ToolDefinition
+from waystation.tasks.report_links import ReportLink, SharedReport
 from waystation.tasks.session import SessionKey, SessionState
 from waystation.tasks.task import (
     BudgetProgress,
@@ -118,6 +119,16 @@ async def _store_decisions(store: SqlStore, row: TaskRow, said: str) -> Plan:
     await store.add_audit_entry(task_id, RejectedMessage(signal="approve_budget", reason=said, at=NOON))
     message = await store.put_text(f"A message: {said}", row.ref.scope)
     await store.add_audit_entry(task_id, TaskMessage(number=1, text=message, by=said, sent_at=NOON))
+    link = ReportLink(
+        id=row.ref.task_id[-12:],
+        task_id=task_id,
+        version=1,
+        sources=False,
+        made_by=said,
+        made_at=NOON,
+        expires_at=NOON + timedelta(days=1),
+    )
+    await store.add_report_link(SharedReport(link=link, tenant=row.request.tenant, digest="digest"))
     await store.store_first_tool_definitions(task_id, [ToolDefinition(server="s", tool="t", parts={"name": "digest"})])
     return plan
 
@@ -187,6 +198,7 @@ async def assert_words_are_read(store: SqlStore, stored: StoredTask, said: str) 
     assert read == [*stored.documents]
     entries = await store.list_audit_entries(task_id, reader)
     assert [one.reason for one in entries if isinstance(one, RejectedMessage)] == [said]
+    assert [one.made_by for one in await store.list_report_links(task_id, reader)] == [said]
     transcript = await store.load_transcript(run_id, reader)
     assert tuple(message.id for message in transcript.messages) == MESSAGES
     assert [result.content for message in transcript.messages for result in message.tool_results] == [said]

@@ -35,6 +35,7 @@ from waystation.config.settings import Settings
 from waystation.context.transcript import Transcript
 from waystation.documents.documents import Document, SourceDocument, validate_document_count
 from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.files import create_private_folder
 from waystation.planning.plan import Plan
@@ -44,7 +45,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, open_store, require_store_key
 from waystation.security.untrusted import neutralize_markdown
 from waystation.tasks.approvals import AnswerAuthor, DeliverInput, ReviewPlanInput
-from waystation.tasks.events import EventPage
+from waystation.tasks.events import EventPage, TaskEvent
 from waystation.tasks.progress import (
     CostBreakdown,
     DayRange,
@@ -100,6 +101,8 @@ if TYPE_CHECKING:
     from waystation.client.submission import DocumentUpdateAnswer, ForkRequest
     from waystation.documents.document_loading import DocumentLoadResult
     from waystation.runtime.temporal.task_client import TemporalTaskClient
+    from waystation.tasks.activity import ActivityFilter, ActivityView
+    from waystation.tasks.report_links import MadeReportLink, NewReportLink, ReportLink, SharedReport
 
 # temporalio takes as long to load as the store, and agents' tools as long as the domain: a command that the store alone
 # can answer, such as `waystation list` of finished tasks, loads neither. It does not load what reads and submits
@@ -519,6 +522,58 @@ class Client:
         from waystation.client.agent_contexts import audit_compactions  # noqa: PLC0415
 
         return await audit_compactions(self._settings, self._store, await self._load_row(task_id), agent, memory)
+
+    async def create_report_link(self, task_id: str, wanted: "NewReportLink", made_by: str = "") -> "MadeReportLink":
+        """Make a read-only link to a task's report as it is now. Its address is in the result only.
+
+        Args:
+            task_id: Id of the task.
+            wanted: What the link shows, and for how long.
+            made_by: Name of the person who makes it.
+
+        Raises BadInput if there is no report yet, or too many links are open; UnknownTask.
+        """
+        from waystation.client.report_links import create_link  # noqa: PLC0415
+
+        version = (await self.load_report(task_id)).version
+        if version is None:
+            raise BadInput(f"{task_id} has no report yet")
+        return await create_link(self._store, await self._load_row(task_id), version, wanted, made_by)
+
+    async def list_report_links(self, task_id: str) -> "tuple[ReportLink, ...]":
+        """Return the links to a task's report, the newest first."""
+        return await self._store.list_report_links(task_id, self._reader)
+
+    async def revoke_report_link(self, task_id: str, link_id: str) -> "ReportLink":
+        """Revoke a link from now on. Raises BadInput for one that this task does not have; UnknownTask."""
+        return await self._store.revoke_report_link((await self._load_row(task_id)).ref.task_id, link_id, utc_now())
+
+    async def open_report_link(self, address: str) -> "SharedReport | None":
+        """Return what the address of a link opens, of whatever tenant; None if it opens nothing (any more)."""
+        from waystation.client.report_links import open_link  # noqa: PLC0415
+
+        return await open_link(self._store, address)
+
+    async def get_activity(
+        self,
+        task_id: str,
+        activity_filter: "ActivityFilter | None" = None,
+        events: Sequence[TaskEvent] | None = None,
+    ) -> "ActivityView":
+        """Return what a task's agents did: its events, and figures about tool calls and compactions.
+
+        Args:
+            task_id: Id of the task.
+            activity_filter: What to return. None: everything.
+            events: All events of the task, if they are known already.
+
+        Raises UnknownTask.
+        """
+        from waystation.client.activity import load_activity  # noqa: PLC0415
+
+        row = await self._load_row(task_id)
+        _, view = await self._look_up_or_load(row)
+        return await load_activity(self._store, row, view, activity_filter, events)
 
     async def list_agent_contexts(self, task_id: str, agent: str | None = None) -> tuple[NextPromptView, ...]:
         """Return the prompt sections of agents' next requests. Raises as `agent_contexts.load_agent_contexts`."""

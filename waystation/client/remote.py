@@ -29,6 +29,7 @@ from waystation.kernel.network import describe_connection_error
 from waystation.kernel.text import format_count
 from waystation.kernel.value import extract_validation_faults
 from waystation.security.untrusted import replace_control_characters
+from waystation.tasks.activity import ActivityFilter, ActivityView
 from waystation.tasks.approvals import AnswerAuthor
 from waystation.tasks.signals import InputT, TaskSignalDefinition, UpdateResult
 from waystation.tasks.view import ReportView
@@ -48,7 +49,8 @@ once.
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _LIKE = "like https://waystation.example.org, or the link that `waystation serve` printed"
 _LAZY_TYPES: dict[str, Any] = {
-    one.__name__: one for one in (DocumentLoadResult, DocumentUpdateAnswer, FilePreviews, ForkRequest)
+    one.__name__: one
+    for one in (ActivityFilter, ActivityView, DocumentLoadResult, DocumentUpdateAnswer, FilePreviews, ForkRequest)
 }
 """Types in annotations of `Client` that its module does not load at run time."""
 _PROBLEM = TypeAdapter(dict[str, JsonValue])
@@ -246,6 +248,7 @@ class RemoteClient(Client):
     list_sessions = make_http_method(Client.list_sessions, "read")
     get_transcript = make_http_method(Client.get_transcript, "read")
     audit_compactions = make_http_method(Client.audit_compactions, "read", here=("memory",))
+    get_activity = make_http_method(Client.get_activity, "read", here=("events",))
     list_agent_contexts = make_http_method(Client.list_agent_contexts, "read")
     list_approvals = make_http_method(Client.list_approvals, "read")
     get_plan = make_http_method(Client.get_plan, "read")

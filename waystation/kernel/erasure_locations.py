@@ -14,6 +14,7 @@ class ErasureLocation(StrEnum):
     PLAN = "plans"
     PROGRESS = "progress"
     AUDIT = "audit trail"
+    REPORT_LINK = "links to reports"
     TRANSCRIPT = "transcripts"
     SUMMARY = "summaries and other compactions"
     OUTCOME = "outcomes of legs"

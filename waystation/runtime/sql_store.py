@@ -49,6 +49,7 @@ from waystation.tasks.audit_repository import (
     SqlEventRepository,
     SqlTraceRepository,
 )
+from waystation.tasks.report_link_repository import SqlReportLinkRepository
 from waystation.tasks.session_repository import SqlSessionRepository
 from waystation.tasks.task_repository import SqlCostRepository, SqlForkRepository, SqlPlanRepository, SqlTaskRepository
 
@@ -73,6 +74,7 @@ class SqlStore(
     SqlTraceRepository,
     SqlDocumentsUpdateRepository,
     SqlCostRepository,
+    SqlReportLinkRepository,
     SqlForgetStore,
     SqlPersonErasure,
 ):

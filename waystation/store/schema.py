@@ -148,6 +148,18 @@ plan_revisions = Table(
     Column("made_at", UtcDateTime, nullable=False),
 )
 
+# Read-only links to a report, for people without a key. Nothing shows their addresses again: the body has a digest.
+report_links = Table(
+    "report_links",
+    metadata,
+    Column("link_id", String, primary_key=True),
+    Column("task_id", String, ForeignKey("tasks.task_id"), nullable=False, index=True),
+    Column("body", EncryptedText("report_links.body", "link_id", "task_id"), nullable=False),
+    # A column of its own, so that the erasure of a person never writes the body, which says whether a link is revoked.
+    Column("made_by", EncryptedText("report_links.made_by", "link_id", "task_id", empty=True), nullable=False),
+    Column("last_used_at", UtcDateTime),
+)
+
 audit = Table(
     "audit",
     metadata,

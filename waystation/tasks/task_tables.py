@@ -7,7 +7,7 @@ from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.value import DEFERRED
 from waystation.planning.plan import Plan, PlanVersion
 from waystation.security.untrusted import ToolDefinition
-from waystation.store.schema import audit, documents, plan_revisions, task_events, tasks, text_owners
+from waystation.store.schema import audit, documents, plan_revisions, report_links, task_events, tasks, text_owners
 from waystation.store.stored_tables import StoredTable, TextColumn
 from waystation.tasks.task import AuditEntry, TaskProgress, TaskRequest
 
@@ -34,6 +34,13 @@ TASK_TABLES = (
         fork="left",
         forget="deleted",
         texts=(TextColumn(plan_revisions.c.body, ErasureLocation.PLAN, PlanVersion.model_validate_json),),
+    ),
+    StoredTable(
+        table=report_links,
+        rewind="kept",
+        fork="left",
+        forget="deleted",
+        texts=(TextColumn(report_links.c.made_by, ErasureLocation.REPORT_LINK),),
     ),
     # A fork gets people's messages and document updates: its agents have heard of them.
     StoredTable(

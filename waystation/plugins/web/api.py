@@ -42,6 +42,7 @@ from waystation.plugins.web.request_bodies import (
     Denial,
     ForgetSessionRequest,
     Grant,
+    LinkPath,
     NewDelivery,
     NewEdit,
     NewFork,
@@ -72,11 +73,13 @@ from waystation.plugins.web.request_bodies import (
     set_session_limit,
     submit_new_task,
 )
-from waystation.plugins.web.shares import LinkPath, MadeReportLink, NewReportLink, ReportLink, ReportLinks
 from waystation.plugins.web.upload_checks import FileCheckResult, check_uploads
 from waystation.plugins.web.uploads import Redacted, UploadedFiles, Uploads
 from waystation.security.untrusted import replace_control_characters
+from waystation.store.events import EventKind
+from waystation.tasks.activity import ActivityFilter, ActivityView
 from waystation.tasks.progress import DayRange, SpendingGrouping, SpendingReport
+from waystation.tasks.report_links import MadeReportLink, NewReportLink, ReportLink
 from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import (
@@ -322,27 +325,23 @@ async def post_picture(
 
 
 @v1.get("/tasks/{task}/shares")
-async def get_shares(
-    client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath
-) -> tuple[ReportLink, ...]:
+async def get_shares(client: TenantClient, task: TaskPath) -> tuple[ReportLink, ...]:
     """List the links to a task's report, the newest first, with their last use."""
-    return links.list_links(principal.tenant, await client.resolve_task_id(task))
+    return await client.list_report_links(await client.resolve_task_id(task))
 
 
 @v1.post("/tasks/{task}/shares", status_code=201)
 async def post_share(
-    client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath, body: NewReportLink
+    client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: NewReportLink
 ) -> MadeReportLink:
     """Make a read-only link to a task's report as it is now. Its address is in this answer only."""
-    return await create_report_link(client, principal, links, task, body)
+    return await create_report_link(client, principal, task, body)
 
 
 @v1.delete("/tasks/{task}/shares/{link}")
-async def delete_share(
-    client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath, link: LinkPath
-) -> ReportLink:
+async def delete_share(client: TenantClient, task: TaskPath, link: LinkPath) -> ReportLink:
     """Revoke a link."""
-    return links.revoke(principal.tenant, await client.resolve_task_id(task), link, utc_now())
+    return await client.revoke_report_link(await client.resolve_task_id(task), link)
 
 
 @v1.get("/tasks/{task}/draft", response_model=ReportView, responses=FILES)
@@ -398,6 +397,46 @@ async def post_check_documents(documents: UploadedFiles) -> FileCheckResult:
 async def get_compactions(client: TenantClient, task: TaskPath) -> tuple[AgentCompactionAudits, ...]:
     """List what the compactions of a task's agents kept and lost."""
     return await client.audit_compactions(await client.resolve_task_id(task))
+
+
+MAX_EVENT_PAGE = 1_000
+AgentName = Annotated[str, Field(pattern="^[a-z0-9.-]{1,60}$")]
+
+
+class ActivityQuery(EagerValue):
+    """Query of a task's activity: a filter, and the events to return: `count` of them from index `first`."""
+
+    agent: Annotated[
+        tuple[AgentName, ...], Field(max_length=50, description="Only this agent, like research-1; repeatable.")
+    ] = ()
+    kind: Annotated[tuple[EventKind, ...], Field(description="Only events of this kind; repeatable.")] = ()
+    since: Annotated[
+        UtcMoment | None, Field(description="Only what happened at this time or later; UTC if the time has no zone.")
+    ] = None
+    until: Annotated[UtcMoment | None, Field(description="Only what happened at this time or earlier.")] = None
+    first: Annotated[int, Field(ge=0, le=10_000_000, description=FIRST_INDEX)] = 0
+    count: Annotated[int, Field(ge=1, le=MAX_EVENT_PAGE, description=MAX_COUNT)] = MAX_EVENT_PAGE
+
+    @property
+    def activity_filter(self) -> ActivityFilter:
+        """The filter, for the client."""
+        return ActivityFilter(
+            agents=frozenset(self.agent), kinds=frozenset(self.kind), since=self.since, until=self.until
+        )
+
+
+@v1.get("/tasks/{task}/activity")
+async def get_activity(
+    client: TenantClient, feed: TenantFeed, task: TaskPath, query: Annotated[ActivityQuery, Query()]
+) -> ActivityView:
+    """Get what a task's agents did: its events, totals of tool calls, and what each compaction kept.
+
+    `agent`, `since` and `until` filter all of it, and `kind` filters the events only.
+    """
+    task_id = await client.resolve_task_id(task)
+    events = await feed.known.list_events(task_id)
+    found = await client.get_activity(task_id, query.activity_filter, events)
+    return found.replace(events=found.events[query.first : query.first + query.count])
 
 
 @v1.get("/tasks/{task}/agents/{agent}/transcript")

@@ -68,9 +68,9 @@ from waystation.plugins.web.principals import AssistantPolicy, Authenticator, bu
 from waystation.plugins.web.report_exports import ReportExporter
 from waystation.plugins.web.request_bodies import format_body_fault, format_faults
 from waystation.plugins.web.request_timeouts import RequestTimeoutProtocol
-from waystation.plugins.web.shares import ReportLinkStore
 from waystation.plugins.web.uploads import UploadReader
 from waystation.security.untrusted import replace_control_characters
+from waystation.tasks.report_links import SharedReport
 from waystation.workers.memory import MemoryReader
 
 SECONDS_TO_END = 2
@@ -126,6 +126,10 @@ class TenantRegistry:
         await self.get_client(tenant)
         return self._feeds[tenant]
 
+    async def open_report_link(self, address: str) -> SharedReport | None:
+        """Return what the address of a link opens, of whatever tenant; None if it opens nothing."""
+        return await self._clients[self._own].open_report_link(address)
+
     async def search_memory(self, query: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
         """Search memory as agents do. Raises as `MemoryReader.search` does."""
         return () if self._memory is None else await self._memory.search(query, tokens)
@@ -145,8 +149,6 @@ class ServerDeps(NamedTuple):
     opener: Callable[[str], Awaitable[Client]] | None = None
     memory: MemoryReader | None = None
     """None: there is no memory here."""
-    links: ReportLinkStore | None = None
-    """None: reports cannot be shared by links."""
     folders: AssistantPolicy | None = None
     """Policy whose roots people with a key may name in schedules; None: no folder."""
 
@@ -174,7 +176,7 @@ def create_app(site: SiteConfig, client: Client, tenant: str, deps: ServerDeps) 
         lifespan=lasting,
     )
     app.state.tenants, app.state.access, app.state.reports = tenants, signs_in, ReportExporter()
-    app.state.previews, app.state.links, app.state.folders = UploadReader(), deps.links, deps.folders
+    app.state.previews, app.state.folders = UploadReader(), deps.folders
     app.include_router(site.api)
     app.include_router(site.pages)
     app.mount("/static", StaticFiles(directory=site.files))

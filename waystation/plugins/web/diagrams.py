@@ -3,8 +3,9 @@
 Drawn by the server as SVG without code; the timeline is built from events alone, and marks are links.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
@@ -13,6 +14,8 @@ from waystation.tasks.events import TaskEvent
 
 WIDTH, LEFT, ROW, TOP = 960, 150, 30, 22
 """Timeline, in its own units: total width, space for names, height of a lane, space for times above."""
+RIGHT = WIDTH - 10
+"""Position of the axis's last time."""
 MIN_SPAN_WIDTH = 3.0
 """Minimum width of a span, however short it was."""
 MAX_CALL_MARKS = 80
@@ -27,6 +30,8 @@ TICK_STEPS = (
     *(DAY * one for one in (1, 2, 5, 10, 20, 50, 100, 200)),
 )
 """Seconds between two ticks above the lanes."""
+MAX_TICK_COUNT = 120
+"""From this number on, a time is also given in larger units."""
 THINNED = 2.0
 """Minimum distance of a line's points, except its last one."""
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
@@ -113,7 +118,9 @@ class AxisTick(NamedTuple):
     """A time above the lanes."""
 
     x: float
+    at: datetime
     words: str
+    """Time since the task's first event."""
 
 
 class Timeline(NamedTuple):
@@ -124,6 +131,7 @@ class Timeline(NamedTuple):
     left: int
     lanes: tuple[AgentTimeline, ...]
     ticks: tuple[AxisTick, ...]
+    axis: "TimeAxis"
 
 
 class TimeAxis(NamedTuple):
@@ -133,9 +141,9 @@ class TimeAxis(NamedTuple):
     last: datetime
 
     def to_x(self, moment: datetime) -> float:
-        """Return the horizontal position of a time."""
+        """Return the horizontal position of a time, also of one outside of the axis."""
         whole = (self.last - self.first).total_seconds() or 1.0
-        return round(LEFT + (WIDTH - LEFT - 10) * (moment - self.first).total_seconds() / whole, 1)
+        return round(LEFT + (RIGHT - LEFT) * (moment - self.first).total_seconds() / whole, 1)
 
 
 def build_time_axis(events: Sequence[TaskEvent], now: datetime | None) -> TimeAxis:
@@ -143,36 +151,63 @@ def build_time_axis(events: Sequence[TaskEvent], now: datetime | None) -> TimeAx
     return TimeAxis(events[0].at, max([events[-1].at, *([now] if now else [])]))
 
 
-def build_timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | None:
-    """Build the timeline of a task's events; `now` while it is not over. None if no agent has begun."""
+def build_timeline(
+    events: Sequence[TaskEvent],
+    now: datetime | None,
+    axis: TimeAxis | None = None,
+    agents: Collection[str] = (),
+) -> Timeline | None:
+    """Build the timeline of a task's events, or a part of it. None if no agent has begun.
+
+    Args:
+        events: All events of the task, in order.
+        now: The current time while the task is not over; otherwise None.
+        axis: The time range to draw. None: from the first event to the last one, or to `now`.
+        agents: The agents to draw. Empty: all of them.
+    """
     of_agents = [one for one in events if one.agent]
     if not of_agents:
         return None
-    clock = build_time_axis(events, now)
+    clock = axis or build_time_axis(events, now)
     by_agent: defaultdict[str, list[TaskEvent]] = defaultdict(list)
     for one in events:
         agent = one.agent or (PLANNING_ID if one.kind == "planned" and PLANNING_ID in by_agent else "")
         if agent:
             by_agent[agent].append(one)
     fullest = max([one.context for one in of_agents]) or 1
+    drawn = {agent: own for agent, own in by_agent.items() if not agents or agent in agents}
     lanes = tuple(
         AgentTimeline(agent, TOP + row * ROW, _marks(own, clock, now), _context(own, clock, TOP + row * ROW, fullest))
-        for row, (agent, own) in enumerate(by_agent.items())
+        for row, (agent, own) in enumerate(drawn.items())
     )
-    return Timeline(WIDTH, TOP + len(lanes) * ROW + 6, LEFT, lanes, _ticks(clock))
+    return Timeline(WIDTH, TOP + len(lanes) * ROW + 6, LEFT, lanes, _ticks(clock, events[0].at), clock)
 
 
 def _marks(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> tuple[TimelineSpan, ...]:
-    found = [*_legs(events, clock, now), *_pauses(events, clock, now), *_calls(events, clock)]
-    for one in events:
-        if one.kind in {"compacted", "rewound"}:
-            kind: MarkKind = "rewound" if one.kind == "rewound" else "compacted"
-            found.append(
-                TimelineSpan(
-                    kind, clock.to_x(one.at), MIN_SPAN_WIDTH, f"{one.detail}, {one.reference}", f"c-{one.reference}"
-                )
-            )
-    return tuple(found)
+    moments = [
+        TimelineSpan(
+            "rewound" if one.kind == "rewound" else "compacted",
+            clock.to_x(one.at),
+            MIN_SPAN_WIDTH,
+            f"{one.detail}, {one.reference}",
+            f"c-{one.reference}" if one.kind == "compacted" else "",
+        )
+        for one in events
+        if one.kind in {"compacted", "rewound"}
+    ]
+    long = _clip([*_legs(events, clock, now), *_pauses(events, clock, now)])
+    # Calls are merged after they are clipped: a shorter time range shows more of them separately.
+    return (*long, *_together(_clip(_calls(events, clock))), *_clip(moments))
+
+
+def _clip(spans: Iterable[TimelineSpan]) -> list[TimelineSpan]:
+    """Return the parts of spans that are within the lanes."""
+    found: list[TimelineSpan] = []
+    for one in spans:
+        first, last = max(one.x, float(LEFT)), min(one.x + one.width, RIGHT + MIN_SPAN_WIDTH)
+        if one.x <= RIGHT and first < last:
+            found.append(one._replace(x=first, width=round(last - first, 1)))
+    return found
 
 
 def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> list[TimelineSpan]:
@@ -242,7 +277,7 @@ def _calls(events: Sequence[TaskEvent], clock: TimeAxis) -> list[TimelineSpan]:
             called = None
     if called is not None:
         found.append(_stretch("waiting", called.at, called.at, clock, f"{called.reference}: no answer yet"))
-    return _together(found)
+    return found
 
 
 def _together(calls: Sequence[TimelineSpan]) -> list[TimelineSpan]:
@@ -268,7 +303,7 @@ def _stretch(
 
 
 def _context(events: Sequence[TaskEvent], clock: TimeAxis, y: int, fullest: int) -> str:
-    calls = [one for one in events if one.context]
+    calls = [one for one in events if one.context and clock.first <= one.at <= clock.last]
     if len(calls) < 2:
         return ""
     return format_polyline_points(
@@ -287,10 +322,29 @@ def format_polyline_points(points: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{x:g},{round(y, 1):g}" for x, y in found)
 
 
-def _ticks(clock: TimeAxis) -> tuple[AxisTick, ...]:
-    """Return ticks at round times: a time that is only rounded in its label would be at the wrong place."""
-    whole = (clock.last - clock.first).total_seconds()
+def _ticks(clock: TimeAxis, begin: datetime) -> tuple[AxisTick, ...]:
+    """Return ticks at round times since `begin`: a time that is only rounded in its label would be at the wrong
+    place.
+    """
+    whole, offset = (clock.last - clock.first).total_seconds(), (clock.first - begin).total_seconds()
     step = next((one for one in TICK_STEPS if one * MAX_TICKS >= whole), whole)
-    size, unit = next(one for one in TICK_UNITS if one[0] <= max(step, 1))
-    each = [step * number for number in range(1 + int(whole / step))]
-    return tuple(AxisTick(clock.to_x(clock.first + timedelta(seconds=at)), f"{at / size:.4g} {unit}") for at in each)
+    each = [step * number for number in range(math.ceil(offset / step), 1 + int((offset + whole) / step))]
+    moments = [(begin + timedelta(seconds=at), at) for at in each]
+    return tuple(AxisTick(clock.to_x(at), at, format_time_offset(seconds, step)) for at, seconds in moments)
+
+
+def format_time_offset(seconds: float, precision: float) -> str:
+    """Format the time since the task's first event, as precisely as needed: `1 h 2 min 30 s`; `2 h`."""
+    size, unit = next(one for one in TICK_UNITS if one[0] <= max(precision, 1))
+    if seconds / size < MAX_TICK_COUNT or size == DAY:
+        return f"{seconds / size:.4g} {unit}"
+    words: list[str] = []
+    left = seconds
+    for larger, name in TICK_UNITS:
+        if larger < size:
+            break
+        count = left / larger if larger == size else left // larger
+        left -= larger * (left // larger)
+        if count:
+            words.append(f"{count:.4g} {name}")
+    return " ".join(words)

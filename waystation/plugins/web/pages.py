@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathField
-from pydantic import TypeAdapter, ValidationError, field_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -57,9 +57,18 @@ from waystation.plugins.web.access import (
     get_principal,
     get_redirect_path,
 )
+from waystation.plugins.web.activity_page import (
+    EVENT_WORDS,
+    SELECTABLE,
+    ActivitySelection,
+    build_activity_page_view,
+    format_duration,
+)
 from waystation.plugins.web.amounts import describe_earlier_spending, format_written_limit
 from waystation.plugins.web.api import (
+    LAST_NUMBER,
     MAX_PAGE_SIZE,
+    ActivityQuery,
     AgentPath,
     First,
     SpendingQuery,
@@ -95,6 +104,7 @@ from waystation.plugins.web.request_bodies import (
     Denial,
     ForgetSessionRequest,
     Grant,
+    LinkPath,
     NewDelivery,
     NewEdit,
     NewFork,
@@ -127,14 +137,6 @@ from waystation.plugins.web.request_bodies import (
     use_session_documents,
 )
 from waystation.plugins.web.schedule_forms import SCHEDULE_DAYS, build_cron
-from waystation.plugins.web.shares import (
-    DEFAULT_DAYS,
-    LinkPath,
-    MadeReportLink,
-    NewReportLink,
-    ReportLinks,
-    ReportLinkStore,
-)
 from waystation.plugins.web.task_page import (
     MAX_DOCUMENT_LINES,
     LinkBuilder,
@@ -151,6 +153,7 @@ from waystation.plugins.web.uploads import MAX_FILES, Uploads
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import is_amount_rejection
 from waystation.tasks.details import parse_grant
+from waystation.tasks.report_links import DEFAULT_DAYS, MadeReportLink, NewReportLink
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import Preset, TaskPhase, TaskRequest, make_own_session_name
 from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, list_pending_approvals
@@ -674,7 +677,56 @@ async def _task(
         seen=seen,
         request_id=back.value("fork", "request_id") or token_hex(8),
         waiting=waiting,
-        shareable=request.app.state.links is not None,
+    )
+
+
+class ActivityPageQuery(ActivityQuery):
+    """Query of the page with a task's activity. An empty form filters nothing."""
+
+    event: Annotated[int | None, Field(ge=1, le=LAST_NUMBER)] = None
+
+    @field_validator("agent", "kind", mode="before")
+    @classmethod
+    def _unless_empty(cls, given: object) -> object:
+        return () if given == [""] else given
+
+    @field_validator("since", "until", mode="before")
+    @classmethod
+    def _without_empty(cls, given: object) -> object:
+        return given or None
+
+
+@pages.get("/tasks/{task}/activity")
+async def render_activity_page(
+    request: Request,
+    client: TenantClient,
+    feed: TenantFeed,
+    task: TaskPath,
+    query: Annotated[ActivityPageQuery, Query()],
+) -> HTMLResponse:
+    """Render what a task's agents did: a part of the timeline, its events, and totals of tools and compactions."""
+    task_id = await client.resolve_task_id(task)
+    seen = await client.get_newest_event_number()
+    events = await feed.known.list_events(task_id)
+    view = await client.get_last_known_task(task_id)
+    activity = await client.get_activity(task_id, query.activity_filter, events)
+    selection = ActivitySelection(task_id, query.activity_filter, query.first, query.event)
+    shown = await run_in_threadpool(
+        build_activity_page_view, selection, events, activity, None if view.over else utc_now()
+    )
+    return _page(
+        request,
+        "activity.html",
+        **shown._asdict(),
+        seen=seen,
+        view=view,
+        query=query,
+        selection=selection,
+        links=LinkBuilder(task_id, "pages"),
+        selectable=SELECTABLE,
+        event_words=EVENT_WORDS,
+        duration=format_duration,
+        here=f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path,
     )
 
 
@@ -824,18 +876,14 @@ async def render_picture_by_form(
 
 
 @pages.get("/tasks/{task}/shares")
-async def render_shares_page(
-    request: Request, client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath
-) -> HTMLResponse:
+async def render_shares_page(request: Request, client: TenantClient, task: TaskPath) -> HTMLResponse:
     """Render the links to a task's report, and the form for another."""
-    return await _shares(request, client, principal, links, task)
+    return await _shares(request, client, task)
 
 
 async def _shares(
     request: Request,
     client: Client,
-    principal: Principal,
-    links: ReportLinkStore,
     task: str,
     made: MadeReportLink | None = None,
     back: RejectedForm = NO_REJECTED_FORM,
@@ -851,7 +899,7 @@ async def _shares(
         made=made,
         address=f"{str(request.base_url).rstrip('/')}{made.path}" if made else "",
         local=not _access(request).names,
-        links=links.list_links(principal.tenant, task_id),
+        links=await client.list_report_links(task_id),
         default_days=DEFAULT_DAYS,
         now=utc_now(),
     )
@@ -859,25 +907,23 @@ async def _shares(
 
 @pages.post("/tasks/{task}/shares")
 async def share_by_form(
-    request: Request, client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath
+    request: Request, client: TenantClient, principal: CurrentPrincipal, task: TaskPath
 ) -> Response:
     """Make a read-only link to the report, and show it once."""
 
     async def act(form: FormData) -> Response:
         given = {"days": _field(form, "days"), "sources": bool(_field(form, "sources"))}
         wanted = FormErrorCollector().build_or_raise(lambda: NewReportLink.model_validate(given))
-        made = await create_report_link(client, principal, links, task, wanted)
-        return await _shares(request, client, principal, links, task, made)
+        made = await create_report_link(client, principal, task, wanted)
+        return await _shares(request, client, task, made)
 
-    return await _taken(request, act, lambda sent: _shares(request, client, principal, links, task, back=sent), "share")
+    return await _taken(request, act, lambda sent: _shares(request, client, task, back=sent), "share")
 
 
 @pages.post("/tasks/{task}/shares/{link}/revoke")
 async def revoke_by_form(
     request: Request,
     client: TenantClient,
-    principal: CurrentPrincipal,
-    links: ReportLinks,
     task: TaskPath,
     link: LinkPath,
 ) -> Response:
@@ -885,7 +931,7 @@ async def revoke_by_form(
 
     async def act(_: FormData) -> Response:
         task_id = await client.resolve_task_id(task)
-        links.revoke(principal.tenant, task_id, link, utc_now())
+        await client.revoke_report_link(task_id, link)
         return RedirectResponse(f"/tasks/{task_id}/shares", 303)
 
     return await _taken(request, act)
@@ -899,15 +945,14 @@ _SHARED_REDACTION = asyncio.Semaphore(1)
 @pages.get("/shared/{address}")
 async def render_shared_page(
     request: Request,
-    links: ReportLinks,
     address: Annotated[str, PathField(max_length=200)],
     source: Annotated[int, Query(ge=0, le=100_000)] = 0,
 ) -> HTMLResponse:
     """Render one report for a person who has a link to it, and nothing else."""
     if not _SHARED_RATE.try_acquire(request.client.host if request.client else "", monotonic()):
         raise HTTPException(429, "too many requests for shared reports came from this address: try again in a minute")
-    shared = links.open_link(address, utc_now())
     tenants: TenantServiceProvider = request.app.state.tenants
+    shared = await tenants.open_report_link(address)
     if shared is None:
         raise HTTPException(404, "this link is unknown, has expired, or was revoked: ask its sender for another")
     # A person without a key may know no more than the agents: neither the names in the title nor the original lines.

@@ -33,7 +33,6 @@ from waystation.documents.document_loading import (
 from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem, SourceDocument
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import UNLIMITED, Amount, Limit, parse_bounded_limit, parse_limit
-from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, InvalidFieldError, WaystationError
 from waystation.kernel.value import VALUE_ERROR_PREFIX, EagerValue, Value, describe_fault
 from waystation.memory.passages import MemoryExcerpt, MemoryQuery
@@ -41,7 +40,6 @@ from waystation.planning.plan import MAX_PLAN_CHARACTERS, Plan, Step, find_plan_
 from waystation.plugins.web.access import CurrentPrincipal
 from waystation.plugins.web.event_feed import EventFeed
 from waystation.plugins.web.principals import AssistantPolicy, Principal, find_path_below
-from waystation.plugins.web.shares import MadeReportLink, NewReportLink, ReportLinkStore
 from waystation.security.untrusted import (
     ServerNames,
     is_blank,
@@ -51,6 +49,7 @@ from waystation.security.untrusted import (
 )
 from waystation.tasks.approvals import MessageInput, VerifiedName
 from waystation.tasks.details import format_request_and_answer, parse_grant
+from waystation.tasks.report_links import MadeReportLink, NewReportLink, SharedReport
 from waystation.tasks.schedules import Overlap
 from waystation.tasks.signals import (
     AnswerResult,
@@ -82,6 +81,10 @@ class TenantServiceProvider(Protocol):
 
     async def get_feed(self, tenant: str) -> EventFeed:
         """Return the tenant's event feed."""
+        ...
+
+    async def open_report_link(self, address: str) -> SharedReport | None:
+        """Return what the address of a link opens, of whatever tenant."""
         ...
 
     async def search_memory(self, query: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
@@ -827,15 +830,12 @@ async def fork_task(client: Client, task: str, body: NewFork, request_id: str) -
     return await client.fork(await client.resolve_task_id(task), wish)
 
 
-async def create_report_link(
-    client: Client, principal: Principal, links: ReportLinkStore, task: str, wanted: NewReportLink
-) -> MadeReportLink:
+LinkPath = Annotated[str, PathField(pattern="^[0-9a-f]{12}$", description="Id of the link.")]
+
+
+async def create_report_link(client: Client, principal: Principal, task: str, wanted: NewReportLink) -> MadeReportLink:
     """Make a link to the newest report of a task. Raises BadInput if there is none."""
-    task_id = await client.resolve_task_id(task)
-    version = (await client.load_report(task_id)).version
-    if version is None:
-        raise BadInput(f"{task_id} has no report yet")
-    return links.create_link(principal.tenant, task_id, version, wanted, principal.name, utc_now())
+    return await client.create_report_link(await client.resolve_task_id(task), wanted, principal.name)
 
 
 def raise_if_refused(answer: AnswerResult) -> AnswerResult:

@@ -16,7 +16,6 @@ from waystation.plugins.web.assistant_gateway import AssistantGateway
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.pages import pages, render_error_page
 from waystation.plugins.web.principals import AssistantPolicy, Authenticator
-from waystation.plugins.web.shares import FILE, ReportLinkStore
 from waystation.plugins.web.task_page import FOLDER
 from waystation.workers.memory import MemoryReader
 
@@ -49,7 +48,7 @@ async def open_site_server(
         folders = AssistantPolicy.from_settings(settings)
         assistant = AssistantGateway(for_models, settings, folders, memory, page)
         site = SiteConfig(v1, pages, FOLDER / "static", render_error_page, AssistantServer(assistant))
-        let_in = ServerDeps(access, identities, connected, memory, ReportLinkStore(settings.home / FILE), folders)
+        let_in = ServerDeps(access, identities, connected, memory, folders)
         yield SiteServer(create_app(site, client, settings.tenant, let_in))
 
 

@@ -188,7 +188,8 @@ const follow = () => {
     localTimes(live);
     enableCopying(live);
     rememberName(live);
-    const sameAs = (one) => one.tagName === chosen.tagName && one.textContent === chosen.textContent && one.href === chosen.href;
+    const nameOf = (one) => [one.tagName, one.textContent, one.getAttribute("href")].join("\n");
+    const sameAs = (one) => (chosen.id ? one.id === chosen.id : nameOf(one) === nameOf(chosen));
     const parts = () => [...live.querySelectorAll("a, button, summary, [tabindex]")];
     const next = chosen ? places.get(keyOf(chosen)) ?? parts().find(sameAs) : shown ? kept[0] : null;
     next?.focus({ preventScroll: true });

@@ -286,6 +286,17 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("task_id", "number", name="pk_plan_revisions"),
     )
     op.create_table(
+        "report_links",
+        sa.Column("link_id", sa.String(), nullable=False),
+        sa.Column("task_id", sa.String(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("made_by", sa.Text(), nullable=False),
+        sa.Column("last_used_at", MOMENT),
+        sa.ForeignKeyConstraint(["task_id"], ["tasks.task_id"], name="fk_report_links_task_id"),
+        sa.PrimaryKeyConstraint("link_id", name="pk_report_links"),
+    )
+    op.create_index("ix_report_links_task_id", "report_links", ["task_id"], unique=False)
+    op.create_table(
         "text_owners",
         sa.Column("blob", sa.String(), nullable=False),
         sa.Column("task_id", sa.String(), nullable=False),

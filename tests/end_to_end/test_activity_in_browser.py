@@ -1,0 +1,97 @@
+"""A task's activity in a real browser: filters, zoom by mouse and keys, and links that survive a reload."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.end_to_end.axe_checks import find_faults_in_all_layouts
+from tests.end_to_end.pages_server import run_pages_server
+from tests.end_to_end.test_browser import CHROMIUM, launch_browser
+from tests.support.busy_task import AGENT, store_busy_task
+from tests.support.free_ports import find_free_port
+from waystation.config.settings import Settings
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
+    pytest.mark.timeout(240),
+]
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+    return Settings(home=tmp_path / "home", offline=True)
+
+
+def zoom_by_keys(page: Page) -> None:
+    """The timeline has the focus after each key, so that the next one works."""
+    timeline = page.get_by_role("region", name="Timeline")
+    timeline.focus()
+    for key, address in (
+        ("+", r"since=.*until=.*#timeline"),
+        ("Shift+ArrowLeft", r"activity\?until=[^&]*#timeline"),
+        ("0", r"/activity#timeline"),
+    ):
+        page.keyboard.press(key)
+        expect(page).to_have_url(re.compile(address))
+        expect(timeline).to_be_focused()
+
+
+def test_activity_is_filtered_zoomed_by_keys_and_mouse_and_linked(settings: Settings) -> None:
+    task = asyncio.run(store_busy_task(settings))
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        context = started.new_context(viewport={"width": 1280, "height": 900})
+        page = context.new_page()
+        faults: list[str] = []
+        page.on("console", lambda one: faults.append(one.text) if one.type == "error" else None)
+        page.goto(pages.sign_in_url)
+        page.goto(f"{pages.address}/tasks/{task}")
+        page.get_by_role("link", name="All activity").click()
+        assert find_faults_in_all_layouts(page) == {}
+        page.set_viewport_size({"width": 1280, "height": 900})
+        zoom_by_keys(page)
+
+        # With the mouse: one agent by its name, and a time range by dragging over it.
+        page.locator("svg.lanes > a", has_text=AGENT).click()
+        expect(page).to_have_url(re.compile(f"agent={AGENT}"))
+        expect(page.locator("svg.lanes > a > text")).to_have_text([AGENT])
+        box = page.locator("svg.lanes").bounding_box()
+        assert box is not None
+        y = box["y"] + box["height"] - 4
+        page.mouse.move(box["x"] + box["width"] * 0.5, y)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.7, y, steps=4)
+        page.mouse.up()
+        expect(page).to_have_url(re.compile(f"agent={AGENT}&since=.*&until=.*#timeline"))
+        expect(page.get_by_role("heading", name="Timeline")).to_contain_text(" to ")
+
+        page.get_by_role("link", name="Show all").click()
+        page.get_by_role("combobox", name="Agent").select_option(AGENT)
+        page.get_by_role("combobox", name="Events").select_option(label="model replied")
+        page.get_by_role("button", name="Show").click()
+        rows = page.locator("#events tbody tr")
+        expect(rows).to_have_count(3)
+
+        # The link to an event shows it again after a reload, and after the page has renewed itself.
+        number = rows.last.get_by_role("link").first.inner_text()
+        rows.last.get_by_role("link").first.click()
+        chosen = page.locator("tr.chosen")
+        for again in (False, True):
+            if again:
+                page.reload()
+            expect(chosen).to_have_attribute("id", f"event-{number}")
+            expect(chosen).to_be_in_viewport()
+        before = page.locator("#events tbody tr").count()
+        pages.rename_task(task, "Which harbour?")
+        expect(page.locator("#events tbody tr")).to_have_count(before + 1)
+        expect(chosen).to_have_attribute("id", f"event-{number}")
+
+        # The link to a message, too.
+        chosen.get_by_role("link").last.click()
+        expect(page.locator("article:target")).to_be_in_viewport()
+        page.reload()
+        expect(page.locator("article:target")).to_be_in_viewport()
+        assert faults == []
