@@ -286,7 +286,10 @@ async def load_session_documents(store: SqlStore, tenant: str, session: str) -> 
     newest = await store.list_tasks(reader, limit=1)
     found = [one for row in newest for one in await store.list_documents(row.ref.task_id, reader) if not one.removed]
     return tuple(
-        [SourceDocument(name=one.name, text=await store.get_text(one.blob, reader), source=one.source) for one in found]
+        [
+            SourceDocument(name=one.name, text=await store.get_text(one.blob, reader), source=one.source, date=one.date)
+            for one in found
+        ]
     )
 
 
