@@ -162,6 +162,21 @@ def test_every_citation_of_the_docx_leads_to_its_source_and_the_first_of_each_ha
     assert led_out == ["https://ok.example/?a&b=2"]
 
 
+@pytest.mark.parametrize(("name", "in_columns"), [("harbour.md", True), (f"{'HARBOUR_' * 6}2023.pdf", False)])
+def test_many_sources_are_listed_in_two_columns_unless_their_names_are_long(name: str, in_columns: bool) -> None:
+    listed = "\n".join(f"- silt [{name}:{line}-{line}]" for line in range(1, 61))
+    with pypdfium2.PdfDocument(pdf.render_pdf(make_export_report(f"# Silt\n\n{listed}\n")).content) as document:
+        pages = [page.get_textpage() for page in document]
+        lefts = [
+            page.get_charbox(found[0])[0]
+            for page in pages
+            for found in [page.search(f"{name}, line 60").get_next()]
+            if found
+        ]
+        middle = document[0].get_width() / 2
+    assert [left > middle for left in lefts] == [in_columns]
+
+
 @pytest.mark.parametrize(("characters", "noted"), [(40, 0), (600, 30)])
 def test_footnotes_that_would_fill_the_pages_are_left_to_the_list_of_sources(characters: int, noted: int) -> None:
     listed = "\n".join(f"- {'silt ' * (characters // 5)} [harbour.md:{line}-{line}]" for line in range(1, 31))

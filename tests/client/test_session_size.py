@@ -2,11 +2,12 @@
 
 import pytest
 
-from tests.support.finished_tasks import store_finished_task
-from waystation.client.submission import prepare_task_row
+from tests.support.finished_tasks import make_task_row, store_finished_task
+from waystation.client.submission import load_session_documents, prepare_task_row
 from waystation.config.settings import Settings
 from waystation.config.validation import estimate_first_turn_tokens
 from waystation.context.tokens import estimate_text
+from waystation.documents.documents import SourceDocument
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.runtime.sql_store import SqlStore
@@ -70,4 +71,13 @@ async def test_a_session_that_no_list_can_show_is_refused(name: str, without_ser
     store = await SqlStore.open(without_server.database_url, utc_now)
     with pytest.raises(BadInput, match="the name of a session must be one line without control characters, and "):
         await prepare_task_row(without_server, store, follow_up(name))
+    await store.aclose()
+
+
+async def test_documents_of_a_session_keep_the_day_that_their_files_stated(without_server: Settings) -> None:
+    store = await ended_in(without_server)
+    given = SourceDocument(name="scan.pdf", text="Ships left.", source="ab" * 32, date="2024-05-31")
+    row = make_task_row(follow_up("harbour"), without_server, await store.get_store_id())
+    await store.register_task(row, (given,))
+    assert await load_session_documents(store, without_server.tenant, "harbour") == (given,)
     await store.aclose()

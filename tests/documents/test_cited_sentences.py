@@ -98,6 +98,8 @@ def test_marking_again_changes_nothing_and_marks_belong_to_no_claim() -> None:
         ("a.pdf", "[page 1]\nx\n[page 7]\nThe fee is 12 crowns.", "Page 7: the fee is 12 crowns [a.pdf:4-4]."),
         ("a.csv", "harbour,2023,2024\nNordvik,12,14\nKlippa,3,4", "Klippa had 4 in 2024 [a.csv:3-3]."),
         ("a.xlsx", "[sheet A]\nport\t2024\nKlippa\t4", "Klippa had 4 in 2024 [a.xlsx:3-3]."),
+        ("a.pdf", "[page 1]\n(in crowns) 2024 2023\nTolls 9 8\nFees $ 12 $ 11", "Fees: 11 in 2023 [a.pdf:4-4]."),
+        ("a.pdf", "May 7, 2024 | May 8, 2023\nREVENUE\nFees | 12 | 11", "Fees were 11 in 2023 [a.pdf:3-3]."),
         ("a.md", "Fees:\n| port | 2024 |\n|---|---|\n| Klippa | 4 |", "Klippa: 4 in 2024 [a.md:4-4]."),
     ],
 )
@@ -122,6 +124,23 @@ def test_other_lines_do_not_count(text: str) -> None:
     markdown = f"The fee is 12 crowns, 4 for boats [a.md:{line}-{line}]."
     (one,) = check_cited_sentences(markdown, check_citations(parse_citations(markdown), documents), documents)
     assert one.missing == f'"4" is not in line {line} of a.md'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[page 1]\n2024 2023\n[page 2]\nFees 12 11",
+        "2024 2023\nTolls 9 8\nThe harbour was dug by hand in ten long years.\nFees 12 11",
+        "2024 2023\nThe fees of 12 and 11 were low.",
+        "It rose in 2024, not in 2023, by a tenth\nFees 12 11",
+    ],
+)
+def test_years_that_are_above_no_columns_of_the_row_do_not_count(text: str) -> None:
+    line = len(text.splitlines())
+    documents = {"a.pdf": CitedDocument(text.splitlines())}
+    markdown = f"The fees were 11 in 2023 [a.pdf:{line}-{line}]."
+    (one,) = check_cited_sentences(markdown, check_citations(parse_citations(markdown), documents), documents)
+    assert one.missing == f'"2023" is not in line {line} of a.pdf'
 
 
 @pytest.mark.parametrize("words", ["**keeper**:", "keeper", "keeper.md -"])

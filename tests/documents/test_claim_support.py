@@ -284,6 +284,8 @@ def test_names_of_the_question_need_not_stand_in_the_lines() -> None:
 def test_what_is_missing_is_said_with_the_lines() -> None:
     figure = check_support("Sales grew by 12 %.", ["Sales grew by 13 percent."])
     assert render_missing(figure, "lines 40-44") == '"12 %" is not in lines 40-44'
+    twice = check_support("Sales grew by 12 %, then by 12 %.", ["Sales grew by 13 percent."])
+    assert render_missing(twice, "lines 40-44") == '"12 %" is not in lines 40-44'
     opposite = check_support("Sales of lamps increased last winter.", ["Sales of lamps fell last winter."])
     assert (
         render_missing(opposite, "lines 1-2")

@@ -12,6 +12,8 @@ from xlsxwriter import Workbook
 from tests.support.document_files import make_pdf_file
 from waystation.documents.document_loading import load_documents
 from waystation.documents.documents import Document, SourceDocument
+from waystation.documents.readers.extraction import DocumentPart, FileKind
+from waystation.documents.readers.file_dates import read_file_date
 from waystation.documents.text_repository import make_document
 
 DAY = datetime(2024, 5, 31, 12, tzinfo=UTC)
@@ -42,6 +44,16 @@ def test_properties_of_office_files_state_the_day_unless_the_text_does(tmp_path:
     found = load_dates(tmp_path)
     assert found == {"a.docx": "2024-05-31", "a.md": "2023-01-02", "a.xlsx": "2024-05-31", "b.md": "",
                      "stated.docx": "2021-03-04"}  # fmt: skip
+
+
+def test_the_properties_of_a_scan_state_no_day_of_its_text(tmp_path: Path) -> None:
+    content = write_word_file(tmp_path / "a.docx", "Ships left.").read_bytes()
+    printed, scanned = (
+        DocumentPart("page 1", "A"),
+        DocumentPart("page 2 (recognised from a picture, confidence 0.98)", "B"),
+    )
+    assert read_file_date(content, FileKind.CONTAINER, [printed, scanned]) == "2024-05-31"
+    assert read_file_date(content, FileKind.CONTAINER, [scanned]) == ""
 
 
 def add_properties(content: bytes, properties: bytes) -> bytes:

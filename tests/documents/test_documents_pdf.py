@@ -44,7 +44,7 @@ def test_a_page_without_letters_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first_glyph", [1, 40])
-@pytest.mark.parametrize("said", ["", "\x0c", "\ue123", "\ufffd"])
+@pytest.mark.parametrize("said", ["", "\0", "\x0c", "\ue123", "\ufffd"])
 def test_ligatures_without_a_map_are_counted_and_told(tmp_path: Path, said: str, first_glyph: int) -> None:
     pages = ("An o#ce and an a#liate.", "The end.", "Another o#ce.")
     text, left_out = read_document_file(
@@ -52,6 +52,33 @@ def test_ligatures_without_a_map_are_counted_and_told(tmp_path: Path, said: str,
     )
     assert text == "[page 1]\nAn o�ce and an a�liate.\n\n[page 2]\nThe end.\n\n[page 3]\nAnother o�ce."
     assert left_out == [f"pages 1, 3: 3 characters shown as �, because {UNREADABLE} (often ligatures such as fi)"]
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        # Nothing shows whether these words are divided, or they are compounds whatever the document shows.
+        ("cash and non-\nGAAP income", "cash and non-GAAP income"),
+        ("the twenty-six-\nweek period", "the twenty-six-week period"),
+        ("rated A-\n2 by them", "rated A-2 by them"),
+        ("an enterprise-\nwide change", "an enterprise-wide change"),
+        # The document has the word in one of its forms.
+        ("its infor-\nmation, and information", "its information, and information"),
+        ("Information on infor-\nmation", "Information on information"),
+        ("a well-\nknown and well-known one", "a well-known and well-known one"),
+        ("a well-\nmade one is made well", "a well-made one is made well"),
+        # It divides other words.
+        ("of the docu-\nment and infor-\nmation, a document", "of the document and information, a document"),
+        ("SHARE-\nHOLDERS are shareholders", "SHAREHOLDERS are shareholders"),
+    ],
+)
+def test_a_hyphen_at_the_end_of_a_line_is_kept_unless_it_only_divides_a_word(page: str, expected: str) -> None:
+    assert [part.text for part in extract_file(make_pdf_file(page), "a.pdf").parts] == [expected]
+
+
+def test_a_word_on_another_page_shows_that_a_hyphen_divides_it() -> None:
+    read = extract_file(make_pdf_file("its infor-\nmation", "All information is here."), "a.pdf")
+    assert [part.text for part in read.parts] == ["its information", "All information is here."]
 
 
 def test_bullets_of_a_font_of_symbols_are_bullets(tmp_path: Path) -> None:

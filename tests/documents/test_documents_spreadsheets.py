@@ -408,6 +408,22 @@ def test_a_binary_sheet_that_is_cut_costs_itself_alone() -> None:
     assert list_omissions(read) == ["sheet Other: damaged: not a readable spreadsheet"]
 
 
+def test_a_binary_sheet_at_which_the_library_panics_costs_itself_alone() -> None:
+    # The cell names the shared string 99 of one. The library's panic is no Exception.
+    cells = binary(0, "IIHBB5x", 0, 0, 300, 0, 0) + binary(7, "III", 0, 0, 99) + binary(146, "")
+    read = extract_file(binary_book(cells), "a.xlsb")
+    assert [part.place for part in read.parts if part.place == "sheet Other"] == ["sheet Other"]
+    assert list_omissions(read) == ["sheet Costs: damaged: not a readable spreadsheet"]
+
+
+def test_a_binary_workbook_at_which_the_library_panics_is_refused() -> None:
+    cells = binary(0, "IIHBB5x", 0, 0, 300, 0, 0) + binary(5, "IId", 0, 0, 410) + binary(146, "")
+    found = read_zip_members(binary_book(cells))
+    found["xl/sharedStrings.bin"] = binary(159, "")
+    with pytest.raises(UnreadableFileError, match="damaged: not a readable spreadsheet"):
+        extract_file(make_zip_archive(found), "a.xlsb")
+
+
 def test_embedded_objects_of_sheets_are_named() -> None:
     content = made(lambda _, costs: costs.write("A1", "See the slides."))
     found = read_zip_members(content)

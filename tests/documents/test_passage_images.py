@@ -66,6 +66,18 @@ def test_the_lines_of_a_passage_are_marked_and_only_their_part_of_the_page_is_sh
     assert len(list_rows(two)) < 300
 
 
+def test_a_line_with_a_joined_hyphen_and_a_character_without_a_code_is_marked_whole(
+    renderer: PassageImageRenderer, tmp_path: Path
+) -> None:
+    path = tmp_path / "hyphens.pdf"
+    path.write_bytes(make_pdf_file("The @rst non-\nGAAP line.\nThe infor-\nmation is information.", maps={"@": "\0"}))
+    first, second = [render_lines(renderer, path, line, line) for line in (2, 3)]
+    assert first.marked
+    assert second.marked
+    # Each was two lines on the page.
+    assert min(len(find_marked_rows(first)), len(find_marked_rows(second))) > 30
+
+
 def test_of_equal_lines_the_cited_one_is_marked(renderer: PassageImageRenderer, tmp_path: Path) -> None:
     path = tmp_path / "equal.pdf"
     path.write_bytes(make_pdf_file("It silted up.\nThe keeper left.\nIt silted up.\nNo ship came."))

@@ -291,6 +291,7 @@ async def load_session_documents(store: SqlStore, tenant: str, session: str) -> 
                 name=one.name,
                 text=await store.get_text(one.blob, reader),
                 source=one.source,
+                date=one.date,
                 file_name=one.file_name,
             )
             for one in found

@@ -49,6 +49,14 @@ _CELL_SEPARATORS = (",", ";", "\t", "|")
 _PROSE_ENDS = (".", "!", "?", ":", ",")
 """Ends of lines that are no rows, although prose has separators too."""
 _HEADING = compile_bounded(r"#{1,6} \S")
+_YEARS_ABOVE_COLUMNS = compile_bounded(
+    r"\b(?:19|20)\d\d[ \t|]{1,9}(?:[A-Z][a-z]{2,8}\.? \d{1,2},?[ \t|]{1,9})?(?:19|20)\d\d[ \t|]{0,9}\Z"
+)
+"""End of a line such as `(in millions) 2023 2022` or `May 7, 2023 | May 8, 2022`."""
+_FIGURES_ROW = compile_bounded(r"[^\W\d_].{0,2000}[\d—–-][ \t%)|]{0,9}\Z")
+"""A label, and figures up to the end of the line."""
+_MAX_ROWS_BELOW_YEARS = 60
+_MIN_PROSE_WORDS = 8
 _MAX_LINE_DIGITS = 18
 """Maximum digits of a line number. Longer ones are lines of no document, and `int` rejects those with thousands of
 digits.
@@ -118,12 +126,15 @@ class CitedDocument:
         return self._places[above - 1][1] if above else None
 
     def list_lines_above(self, line: int) -> list[str]:
-        """Return what labels this line, counted from 1: its place, the nearest heading, and its table's first row."""
+        """Return what labels this line, counted from 1: its place, the nearest heading, its table's first row, and the
+        years above its columns.
+        """
         above = bisect_right(self._headings, line)
         heading = self._headings[above - 1] if above else 0
         place = bisect_right(self._places, line, key=_marking_line)
         begin = self._places[place - 1][0] if place else 0
-        labels = [one for one in (begin, heading, self._find_table_start(line, begin)) if 0 < one < line]
+        of_table = self._find_table_start(line, begin), self._find_years(line, begin)
+        labels = [one for one in (begin, heading, *of_table) if 0 < one < line]
         return [self._lines[one - 1] for one in dict.fromkeys(labels)]
 
     def _find_table_start(self, line: int, place: int) -> int:
@@ -141,6 +152,20 @@ class CitedDocument:
             return 0
         signs = [sign for sign in _CELL_SEPARATORS if sign in row]
         return first if first and any(self._lines[first - 1].count(sign) == row.count(sign) for sign in signs) else 0
+
+    def _find_years(self, line: int, place: int) -> int:
+        """Return the line with the years above the columns of a row, as in a table of a PDF, which has no separators.
+        0 if there is none on the same page, or the line is no row.
+        """
+        if not _FIGURES_ROW.search(self._lines[line - 1]):
+            return 0
+        for number in range(line - 1, max(place, line - 1 - _MAX_ROWS_BELOW_YEARS), -1):
+            above = self._lines[number - 1]
+            if _YEARS_ABOVE_COLUMNS.search(above):
+                return number
+            if above.endswith(".") and len(above.split()) >= _MIN_PROSE_WORDS:
+                return 0
+        return 0
 
     def find_quotation_fault(self, quotation: str, first_line: int, last_line: int) -> str | None:
         """Return why these lines do not contain the quotation; None if they do.

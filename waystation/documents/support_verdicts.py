@@ -63,7 +63,7 @@ def render_missing(check: SupportCheck, lines: str) -> str:
         check: The result of the sentence.
         lines: What the sentence cites, such as `lines 40-44`.
     """
-    return "; ".join(_render_detail(detail, lines) for detail in check.missing)
+    return "; ".join(dict.fromkeys(_render_detail(detail, lines) for detail in check.missing))
 
 
 def _render_detail(detail: MissingDetail, lines: str) -> str:

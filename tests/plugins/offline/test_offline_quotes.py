@@ -63,6 +63,11 @@ def test_quotation_marks_inside_are_left_out() -> None:
     assert quoted('The "old" rent was due on the first of May.', "rent") == ["rent was due on the first of May."]
 
 
+def test_what_closes_behind_a_quotation_is_left_out_with_it() -> None:
+    text = 'The board (the "Board") raised the rent to nine euros for every ship.'
+    assert quoted(text, "rent") == ["raised the rent to nine euros for every ship."]
+
+
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")), max_size=12))
 def test_whatever_the_text_its_quotations_stand_in_their_lines(texts: list[str]) -> None:
     lines = list(enumerate(texts, 1))

@@ -146,6 +146,17 @@ def test_sections_that_a_summary_lists_in_one_line_are_not_written_again() -> No
     assert [call.name for call in reply.calls] == ["submit_report"]
 
 
+def test_a_long_question_is_cut_in_the_title_and_the_title_shows_it() -> None:
+    needs = (UpstreamStep(step="research-1", title="Licences"),)
+    brief = TaskBrief(needs=needs, question="Why did it silt up? " * 30)
+    view = AgentRequestView(brief=brief, gap=True, summaries="Kept: section 1 kept: Licences", max_tokens=2_000)
+    (call,) = build_writing_turn(view).calls
+    title = call.input["title"]
+    assert isinstance(title, str)
+    assert len(title) <= 300
+    assert title.endswith("silt…")
+
+
 async def test_where_more_is_asked_for_a_small_rest_is_no_reason_to_hand_in(model: ChatModel) -> None:
     team = OfflinePlanRunner(model, InMemoryTask(packages(5)))
     team.status = f"<status>budget left 3,900 tokens ({MORE_BUDGET_NOTE})\n<plan>research-1 (you)</plan></status>"

@@ -1,11 +1,13 @@
 """The day that the properties of a file state: when a PDF or Office file was last changed. Runs in the child only."""
 
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 from pypdfium2 import PdfDocument, PdfiumError
 
 from waystation.documents.descriptions import parse_day
-from waystation.documents.readers.extraction import FileKind, UnreadableFileError
+from waystation.documents.documents import RECOGNISED_FROM_PICTURE
+from waystation.documents.readers.extraction import DocumentPart, FileKind, UnreadableFileError
 from waystation.documents.readers.office_archive import get_local_name, open_archive, read_xml_member
 from waystation.kernel.patterns import compile_bounded
 
@@ -17,8 +19,18 @@ class _Document(Protocol):
     def get_metadata_value(self, key: str) -> str: ...
 
 
-def read_file_date(content: bytes, kind: FileKind) -> str:
-    """Return the day in ISO 8601; empty if the properties state none, or cannot be read."""
+def read_file_date(content: bytes, kind: FileKind, parts: Sequence[DocumentPart]) -> str:
+    """Return the day in ISO 8601; empty if the properties state none, or cannot be read.
+
+    Those of a scan state when it was scanned, which says nothing about the text.
+
+    Args:
+        content: The file.
+        kind: Its kind.
+        parts: What was read from it.
+    """
+    if all(RECOGNISED_FROM_PICTURE in part.place for part in parts):
+        return ""
     try:
         match kind:
             case FileKind.PDF:

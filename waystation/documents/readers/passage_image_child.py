@@ -17,7 +17,7 @@ from waystation.documents.readers.glyph_order import iter_reading_order
 from waystation.documents.readers.ocr import is_installed, read_picture
 from waystation.documents.readers.page_layout import Corner, find_reading_order
 from waystation.documents.readers.passage_image import MAX_PIXELS, PassageImageHeader, PassageImageRequest
-from waystation.documents.readers.pdf import RenderedDocument, render_page_picture
+from waystation.documents.readers.pdf import UNKNOWN, RenderedDocument, render_page_picture
 from waystation.documents.readers.pictures import list_page_loaders
 from waystation.documents.readers.recognition import PagePicture
 
@@ -27,6 +27,8 @@ _MARGIN, _PAGE_HEIGHT = 1, 20
 """Share of the page that is shown above and below the passage."""
 _NOTHING = frozenset({0, 2, 0xAD, 0xFFFE})
 """Codes of characters that the text of the page does not contain."""
+_SHOWN_OTHERWISE = dict.fromkeys(map(ord, f"-{UNKNOWN}"))
+"""Hyphens at the ends of lines are kept or not, and characters without a code are shown as unknown."""
 _MIN_HEIGHT, _USUAL_HEIGHT = 2, 9
 """Points: rectangles of characters that are lower are made as high as those of usual text."""
 _MIN_LINE_SIGNS = 6
@@ -274,12 +276,13 @@ def _find_rectangles(page: _TextPage, request: PassageImageRequest) -> list[tupl
 def _load_text(page: _TextPage) -> _PageText:
     codes = [_PDFIUM.FPDFText_GetUnicode(page.raw, index) for index in range(page.count_chars())]
     signs = ["" if code in _NOTHING or code >= 0x110000 else chr(code) for code in codes]
-    kept = [index for index in iter_reading_order(page.raw, signs) if signs[index].strip()]
+    kept = [index for index in iter_reading_order(page.raw, signs) if _fold(signs[index])]
     return _PageText("".join(signs[index] for index in kept), kept)
 
 
 def _fold(text: str) -> str:
-    return "".join(text.split())
+    """Remove white space, and what the reader may show otherwise than the page has it."""
+    return "".join(text.translate(_SHOWN_OTHERWISE).split())
 
 
 def _find_nearest(words: str, signs: str, near: int) -> int | None:

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from math import sqrt
+from operator import or_
 from typing import NamedTuple, Protocol, cast
 
 from pypdfium2 import PdfDocument, PdfiumError, raw
@@ -20,6 +21,7 @@ from waystation.documents.readers.extraction import (
     build_skipped_pages,
 )
 from waystation.documents.readers.glyph_order import has_right_to_left_letters, iter_reading_order
+from waystation.documents.readers.hyphens import LINE_END_HYPHEN, resolve_hyphens
 from waystation.documents.readers.pdf_notes import (
     PageAnnotationSummary,
     list_attachments,
@@ -40,10 +42,12 @@ from waystation.kernel.patterns import compile_bounded
 _MAX_PAGES = 5_000
 UNKNOWN = "\ufffd"
 """Replaces a character whose font does not say what it is."""
-_HYPHENS = {0xFFFE: None, 0xAD: None}
-"""Where a word was hyphenated at a line's end (the library has joined it), and where it may be."""
-_NOTHING = frozenset({0, 2, 0xAD, 0xFFFE})
-"""The library's codes for those, character by character."""
+_SOFT_HYPHEN = "\xad"
+"""Where a word may be divided."""
+_HYPHEN_CODE = 2
+"""The library's code for a hyphen at a line's end; the lines are joined there."""
+_NO_CODE = 0
+"""Its code for a character that the font maps to nothing. In the text of the page, both are U+FFFE."""
 _UNSEEN = compile_bounded(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _WITHIN_WORD = compile_bounded(r"(?<=[^\W\d_])[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f](?=[^\W\d_])")
 """A control character between two letters stands for a letter, or several, that its font has no name for."""
@@ -177,6 +181,8 @@ def extract_pdf(content: bytes, recogniser: PageRecogniser) -> ExtractionResult:
             pages[number] = _page(document, number, form)
         except PdfiumError:
             lost.damaged.append(number)
+    texts = resolve_hyphens([page.text for page in pages.values()])
+    pages = {number: page._replace(text=text) for (number, page), text in zip(pages.items(), texts, strict=True)}
     recognised = _recognised(document, pages, recogniser)
     parts: list[DocumentPart] = []
     for number, page in pages.items():
@@ -321,10 +327,14 @@ def _page(document: _Document, number: int, form: object) -> _Page:
     notes = read_page_annotations(page, form)
     said = page.get_textpage()
     text, doubtful = said.get_text_range(), 0
-    unmapped = [*map(_PDFIUM.FPDFText_HasUnicodeMapError, [said.raw] * (count := said.count_chars()), range(count))]
-    if 1 in unmapped or has_right_to_left_letters(text):
-        text, doubtful = _careful_text(said.raw, text, [one == 1 for one in unmapped])
-    text = _WITHIN_WORD.sub(UNKNOWN, text.translate(_HYPHENS))
+    errors = map(_PDFIUM.FPDFText_HasUnicodeMapError, [said.raw] * (count := said.count_chars()), range(count))
+    unmapped = [one == 1 for one in errors]
+    if LINE_END_HYPHEN in text:
+        without_code = [code == _NO_CODE for code in _codes(said.raw, count)]
+        unmapped = [*map(or_, unmapped, without_code)]
+    if any(unmapped) or has_right_to_left_letters(text):
+        text, doubtful = _careful_text(said.raw, text, unmapped)
+    text = _WITHIN_WORD.sub(UNKNOWN, text.replace(_SOFT_HYPHEN, ""))
     text = _UNSEEN.sub(" ", _PRIVATE.sub(UNKNOWN, _BULLET.sub("•", text)))
     unknown = text.count(UNKNOWN)
     if not text.replace(UNKNOWN, "").strip():
@@ -351,9 +361,15 @@ def _careful_text(page: object, text: str, unmapped: Sequence[bool]) -> tuple[st
     """Return the text character by character, with unknown ones as `UNKNOWN`, and how many are doubtful."""
     # The text has lost some without a map, and only the slower way shows which.
     codes = [*map(ord, text)] if len(text) == len(unmapped) else _codes(page, len(unmapped))
-    signs = ["" if code in _NOTHING else chr(code) if code < 0x110000 else UNKNOWN for code in codes]
+    signs = [_show(code) for code in codes]
     doubtful = _hide_unmapped(page, signs, codes, unmapped) if any(unmapped) else 0
     return "".join(signs[index] for index in iter_reading_order(page, signs)), doubtful
+
+
+def _show(code: int) -> str:
+    if code == _NO_CODE:
+        return ""
+    return LINE_END_HYPHEN if code == _HYPHEN_CODE else chr(code) if code < 0x110000 else UNKNOWN
 
 
 def _codes(page: object, count: int) -> list[int]:

@@ -105,7 +105,7 @@ def _extracted(request: FileReadRequest, file: int, begun: int, recogniser: Page
         _check_again(request, kind)
         attached = _Attachments(request, begun, recogniser).read
         extract = extract_file(content, request.name, attached=attached, recogniser=recogniser)
-        return join_extracted_parts(extract).replace(date=read_file_date(content, kind))
+        return join_extracted_parts(extract).replace(date=read_file_date(content, kind, extract.parts))
     text = "\n".join(decode_text(content).splitlines()).rstrip()
     if not text.strip():
         raise UnreadableFileError("empty")

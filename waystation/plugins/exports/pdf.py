@@ -6,7 +6,7 @@ Characters that no font has are described instead of shown as boxes.
 
 import json
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from importlib.util import find_spec
 from itertools import groupby
@@ -52,6 +52,10 @@ _MAX_WORD_CHARACTERS, _PART = 60, 20
 """Characters: a longer word may be broken after each such part, or it would run off the page."""
 _MAY_BREAK = "\u200b"
 _MAX_HEADING_LEVEL = 4
+_MAX_LONG_LIST = 24
+"""Maximum sources that are always listed in one column."""
+_MAX_COLUMN_WORD = 30
+"""Maximum characters of a word in one of two columns: a longer one could run into the other column."""
 
 
 class PdfResult(NamedTuple):
@@ -151,6 +155,12 @@ def _parts(word: str) -> list[str]:
     return [word[place : place + _PART] for place in range(0, len(word), _PART)]
 
 
+def _fit_in_columns(sources: Sequence[NumberedSource]) -> bool:
+    """Whether there are so many sources, with such short names, that they are listed in two columns."""
+    words = (word for source in sources for word in f"{source.name}, {source.where}".split())
+    return len(sources) > _MAX_LONG_LIST and max(map(len, words)) <= _MAX_COLUMN_WORD
+
+
 class _Writer:
     """Writes the data that the template reads."""
 
@@ -172,6 +182,7 @@ class _Writer:
                 for one in report.remarks
             ],
             "sources": [self._source(source) for source in report.sources],
+            "in_columns": _fit_in_columns(report.sources),
             "account": self._blocks(report.account),
         }
 

@@ -98,6 +98,7 @@ _JSON_LINE = compile_bounded(r'^\s*(?:[\[\]{}]|"[^"\\]{1,80}"\s*:)')
 _MEMBER = compile_bounded(
     r'"(?P<key>[^"\\\n]{1,80})"\s{0,9}:\s{0,9}(?:"(?P<words>(?:[^"\\]|\\.)*+)"|(?P<value>-?\d[\d.eE+-]{0,40}|true|false))'
 )
+_AFTER_QUOTATION = ")],;. \n"
 _QUOTE_MARKS = compile_bounded(r"[\"“”„«»]")
 
 _Line = tuple[int, str]
@@ -392,7 +393,9 @@ def _pieces(text: str, start: int, end: int, starts: Sequence[tuple[int, int]]) 
     bullet = _BULLET.match(text[start:end]) if start == 0 else None
     begin = start + (bullet.end() if bullet else 0)
     sentence = truncate_at_word(text[begin:end], QUOTE_CHARACTERS)
-    part = max(_QUOTE_MARKS.split(sentence), key=len)
+    first, *others = _QUOTE_MARKS.split(sentence)
+    # Signs after a quotation belong to it, not to the next part: `("Kenvue"), pursuant to which`.
+    part = max([first, *(other.lstrip(_AFTER_QUOTATION) for other in others)], key=len)
     if kept := part.strip():
         at = begin + sentence.index(part) + len(part) - len(part.lstrip())
         yield Quote(

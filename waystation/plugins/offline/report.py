@@ -194,7 +194,10 @@ def build_writing_turn(view: AgentRequestView) -> OfflineResponse:
                 return OfflineResponse(text=f"I read what {need.step} submitted.", calls=(page,))
     if sum(made.failed for made in view.calls("submit_report")) > 1:  # the second time, citations are not in the way
         return OfflineResponse(text="I could not submit: the report was refused.")
-    title = truncate_at_word(" ".join(view.brief.question.split()), _TITLE_CHARACTERS) or "Report"
+    question = " ".join(view.brief.question.split())
+    title = truncate_at_word(question, _TITLE_CHARACTERS - 1) or "Report"
+    if len(title) < len(question):
+        title += "…"
     return OfflineResponse(
         calls=(build_call("submit_report", title=title, summary="\n".join(_summary(view, kept)) or IN_THE_SECTIONS),)
     )
