@@ -208,7 +208,7 @@ async def test_citations_and_sentences_share_the_bound_of_a_result(env: AgentEnv
 
 async def test_a_rejected_submission_is_kept_if_the_agent_is_stopped_then(env: AgentEnvironment) -> None:
     rejected = await env.call_tool(submit_findings("c1", "harbour.md:9"))
-    assert rejected.startswith("ERROR 1 of 1")
+    assert rejected.startswith("ERROR Citations that do not hold (1 of 1):")
     found = await load_deliverable(env)
     assert isinstance(found, ResearchFindings)
     assert found.findings[0].citations == ("[harbour.md:9-9]",)
