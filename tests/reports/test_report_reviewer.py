@@ -145,9 +145,7 @@ async def test_a_reviewer_reads_the_lines_that_a_sample_of_claims_cites(env: Age
     await reviewed(env, model)
     opening = model.requests[0].messages[0].text
     cited = opening.split("<cited")[1].split("</cited>")[0]
-    assert cited.startswith(
-        f' shown="{MAX_CITED_CLAIMS}" total="31" note="a sample of claims with the lines that they cite'
-    )
+    assert cited.startswith(f' shown="{MAX_CITED_CLAIMS}" total="31" note="a sample of claims with the lines')
     assert f"1. The key is {SECRET_PLACEHOLDER}\n   [keeper.md:2-2] Her key is {SECRET_PLACEHOLDER}.\n2. Claim" in cited
     assert "\n   [harbour.md:1-2] The harbour was dug in 1811. / It silted up within ten years.\n" in cited
     assert "gone.md" not in cited
