@@ -43,6 +43,16 @@ async def test_uploads_are_shown_as_submit_reads_them_with_all_that_is_left_out(
     assert found["redacted"] is False
 
 
+async def test_a_document_whose_name_is_not_that_of_its_file_names_the_file(settings: Settings) -> None:
+    files = [("documents", ("docs/a[1].md", b"one")), ("documents", ("docs/b.md", b"two"))]
+    async with open_site_client(settings) as asking:
+        found = (await asking.post("/v1/documents/read", headers=BEARER, files=files)).json()
+        page = await asking.post("/documents/read", headers=BEARER, data={"mark": ACCESS.csrf_token}, files=files)
+    names = [(one["name"], one["file_name"]) for one in found["documents"]]
+    assert names == [("a(1).md", "a[1].md"), ("b.md", "")]
+    assert '<h2>a(1).md</h2>\n<p class="small">1 line, 3 characters; file a[1].md</p>' in page.text
+
+
 async def test_with_redaction_private_values_of_texts_and_names_are_replaced(settings: Settings) -> None:
     settings.home.mkdir()
     await find_placeholder_key(settings)
