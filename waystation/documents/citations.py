@@ -53,8 +53,10 @@ _YEARS_ABOVE_COLUMNS = compile_bounded(
     r"\b(?:19|20)\d\d[ \t|]{1,9}(?:[A-Z][a-z]{2,8}\.? \d{1,2},?[ \t|]{1,9})?(?:19|20)\d\d[ \t|]{0,9}\Z"
 )
 """End of a line such as `(in millions) 2023 2022` or `May 7, 2023 | May 8, 2022`."""
-_FIGURES_ROW = compile_bounded(r"[^\W\d_].{0,2000}[\d—–-][ \t%)|]{0,9}\Z")
-"""A label, and figures up to the end of the line."""
+_LAST_FIGURE = compile_bounded(r"[\d—–-][ \t%)|]{0,9}\Z")
+"""End of a row of a table."""
+_MAX_END_CHARACTERS = 60
+"""Characters of a line in which these ends are looked for."""
 _MAX_ROWS_BELOW_YEARS = 60
 _MIN_PROSE_WORDS = 8
 _MAX_LINE_DIGITS = 18
@@ -157,11 +159,12 @@ class CitedDocument:
         """Return the line with the years above the columns of a row, as in a table of a PDF, which has no separators.
         0 if there is none on the same page, or the line is no row.
         """
-        if not _FIGURES_ROW.search(self._lines[line - 1]):
+        row = self._lines[line - 1]
+        if not _LAST_FIGURE.search(row[-_MAX_END_CHARACTERS:]) or not any(map(str.isalpha, row)):
             return 0
         for number in range(line - 1, max(place, line - 1 - _MAX_ROWS_BELOW_YEARS), -1):
             above = self._lines[number - 1]
-            if _YEARS_ABOVE_COLUMNS.search(above):
+            if _YEARS_ABOVE_COLUMNS.search(above[-_MAX_END_CHARACTERS:]):
                 return number
             if above.endswith(".") and len(above.split()) >= _MIN_PROSE_WORDS:
                 return 0
