@@ -8,7 +8,6 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from math import sqrt
-from operator import or_
 from typing import NamedTuple, Protocol, cast
 
 from pypdfium2 import PdfDocument, PdfiumError, raw
@@ -331,7 +330,7 @@ def _page(document: _Document, number: int, form: object) -> _Page:
     unmapped = [one == 1 for one in errors]
     if LINE_END_HYPHEN in text:
         without_code = [code == _NO_CODE for code in _codes(said.raw, count)]
-        unmapped = [*map(or_, unmapped, without_code)]
+        unmapped = [one or other for one, other in zip(unmapped, without_code, strict=True)]
     if any(unmapped) or has_right_to_left_letters(text):
         text, doubtful = _careful_text(said.raw, text, unmapped)
     text = _WITHIN_WORD.sub(UNKNOWN, text.replace(_SOFT_HYPHEN, ""))
