@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ctypes import c_int
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
@@ -166,12 +167,13 @@ def test_every_citation_of_the_docx_leads_to_its_source_and_the_first_of_each_ha
 def test_many_sources_are_listed_in_two_columns_unless_their_names_are_long(name: str, in_columns: bool) -> None:
     listed = "\n".join(f"- silt [{name}:{line}-{line}]" for line in range(1, 61))
     with pypdfium2.PdfDocument(pdf.render_pdf(make_export_report(f"# Silt\n\n{listed}\n")).content) as document:
-        lefts: list[float] = []
-        for page in document:
-            text = page.get_textpage()
-            found = text.search(f"{name}, line 60").get_next()  # pyright: ignore[reportUnknownMemberType]: has no types
-            if found:
-                lefts.append(float(text.get_charbox(found[0])[0]))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]: no types
+        pages: list[Any] = [page.get_textpage() for page in document]
+        lefts: list[float] = [
+            page.get_charbox(found[0])[0]
+            for page in pages
+            for found in [page.search(f"{name}, line 60").get_next()]
+            if found
+        ]
         middle = document[0].get_width() / 2
     assert [left > middle for left in lefts] == [in_columns]
 

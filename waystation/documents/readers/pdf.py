@@ -329,8 +329,8 @@ def _page(document: _Document, number: int, form: object) -> _Page:
     errors = map(_PDFIUM.FPDFText_HasUnicodeMapError, [said.raw] * (count := said.count_chars()), range(count))
     unmapped = [one == 1 for one in errors]
     if LINE_END_HYPHEN in text:
-        without_code = [code == _NO_CODE for code in _codes(said.raw, count)]
-        unmapped = [one or other for one, other in zip(unmapped, without_code, strict=True)]
+        codes = _codes(said.raw, count)
+        unmapped = [is_unmapped or code == _NO_CODE for is_unmapped, code in zip(unmapped, codes, strict=True)]
     if any(unmapped) or has_right_to_left_letters(text):
         text, doubtful = _careful_text(said.raw, text, unmapped)
     text = _WITHIN_WORD.sub(UNKNOWN, text.replace(_SOFT_HYPHEN, ""))

@@ -322,15 +322,10 @@ class AssistantGateway:
         task_id = await self.require_own_task(task)
         if kind == "report":
             return (SourceDocument(name=one.name or f"{task_id}.md", text=await self.client.get_report(task_id)),)
-        there = {each.name: each.date for each in await self.client.list_documents(task_id) if not each.removed}
-        names = [unquote(quoted)] if quoted else [*there]
+        there = [each.name for each in await self.client.list_documents(task_id) if not each.removed]
+        names = [unquote(quoted)] if quoted else there
         return tuple(
-            [
-                SourceDocument(
-                    name=name, text=await self.client.get_document_text(task_id, name), date=there.get(name, "")
-                )
-                for name in names
-            ]
+            [SourceDocument(name=name, text=await self.client.get_document_text(task_id, name)) for name in names]
         )
 
     # ----------------------------------------------------------------------------------------------------------- budget
