@@ -474,7 +474,7 @@ def test_what_is_beside_the_text_and_what_is_not_known_is_named() -> None:
         "a part in another format: not read",
         "headers and footers: not read (3 words)",
         "comments: not read (1 word)",
-        "a character: number 0041 of the unknown font Odd",
+        "a character: code 0041 in the font Odd, which cannot be read as text",
     ]
 
 

@@ -609,7 +609,10 @@ class MeteredSearch:
         day, model = self.clock().date(), self.web.model
         price = find_price(model, day, self.prices)
         if price is None and limit.micro_usd is not None:
-            raise BadInput(f"{model} has no known price, so its searches cannot be kept within a limit in dollars")
+            raise BadInput(
+                f"{model} has no known price, so its searches cannot be kept within a limit in dollars: give a "
+                "budget in tokens, or add the price to a file and set WAYSTATION_PRICES to its path"
+            )
         rates = None if price is None else price.compute_worst_rates(SEARCH_INPUT_TOKENS)
         searching = Amount() if price is None else Amount(micro_usd=int(price.compute_search_cost(1)))
         worst = (

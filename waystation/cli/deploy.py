@@ -116,5 +116,5 @@ def format_build(build: BuildStatus) -> str:
 def _format_workers(build: BuildStatus) -> str:
     missing = [name for name in (queue.removeprefix(QUEUE_PREFIX) for queue in QUEUES) if name not in build.queues]
     if len(missing) == len(QUEUES):
-        return "no workers" + (": start workers, or the tasks wait for ever" if build.workflows else "")
+        return "no workers" + (": start workers, or these wait for ever" if build.workflows else "")
     return "workers on all queues" if not missing else f"no workers on {', '.join(missing)}"

@@ -81,7 +81,7 @@ class ModelSettings(SettingSection):
     agent_model: str = Field(default=DEFAULT_AGENT_MODEL, description="Model of the agents.")
     endpoint: str = Field(
         default="",
-        description="Name of the endpoint of all models that are not written as ENDPOINT::MODEL "
+        description="Name of the endpoint for models that are written without one (ENDPOINT::MODEL names one) "
         "(docs/how-to/use-another-endpoint.md).",
     )
     endpoints: WrittenEndpoints = Field(

@@ -105,7 +105,7 @@ def _messages(messages: Iterable[_Converted]) -> Iterator[SkippedItem]:
         if message.startswith(_NOTHING_LOST):
             continue
         if sign := _SIGN.match(message):
-            name, reason = "a character", f"number {sign[1]} of the unknown font {sign[2]}"
+            name, reason = "a character", f"code {sign[1]} in the font {sign[2]}, which cannot be read as text"
         elif message.startswith("unexpected non-"):
             name, reason = "a table", "damaged; text of a cell that spans several rows may be in only one row"
         elif message.startswith(_ELEMENT):
