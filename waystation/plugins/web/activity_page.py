@@ -134,20 +134,32 @@ class ActivitySelection(NamedTuple):
     event: int | None = None
     """Number of the event that the page has to show."""
 
-    def build_address(self, anchor: str = TIMELINE_ID, **changes: object) -> str:
-        """Build the address of this page with changed parameters."""
+    def build_page_address(self, first: int) -> str:
+        """Build the address of the events from this index on, with the same filter."""
         wanted = self.activity_filter
-        given: dict[str, object] = {
-            "agent": sorted(wanted.agents),
-            "kind": sorted(wanted.kinds),
-            "since": wanted.since,
-            "until": wanted.until,
-            **changes,
-        }
-        fields = {
-            name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items() if value
-        }
-        query = f"?{urlencode(fields, doseq=True)}" if fields else ""
+        return self._build_address("events", wanted.since, wanted.until, first)
+
+    def build_range_address(self, since: datetime | None, until: datetime | None) -> str:
+        """Build the address of another time range, with the same agents and kinds; None: without an end."""
+        return self._build_address(TIMELINE_ID, since, until, 0)
+
+    def build_agent_address(self, agent: str) -> str:
+        """Build the address of the activity of one agent only, in the same time range."""
+        only = self._replace(activity_filter=self.activity_filter.replace(agents=frozenset({agent})))
+        return only.build_range_address(self.activity_filter.since, self.activity_filter.until)
+
+    def _build_address(self, anchor: str, since: datetime | None, until: datetime | None, first: int) -> str:
+        fields: list[tuple[str, str]] = [
+            *(("agent", agent) for agent in sorted(self.activity_filter.agents)),
+            *(("kind", kind) for kind in sorted(self.activity_filter.kinds)),
+        ]
+        if since is not None:
+            fields.append(("since", since.isoformat()))
+        if until is not None:
+            fields.append(("until", until.isoformat()))
+        if first:
+            fields.append(("first", str(first)))
+        query = f"?{urlencode(fields)}" if fields else ""
         return f"/tasks/{self.task_id}/activity{query}#{anchor}"
 
 
@@ -177,10 +189,8 @@ def build_activity_page_view(
         agents=tuple(dict.fromkeys(one.agent for one in events if one.agent)),
         kinds=tuple(dict.fromkeys(one.kind for one in events)),
         rows=tuple(build_event_row(one, events[0].at) for one in newest_first[first : first + EVENTS_A_PAGE]),
-        newer=selection.build_address("events", first=max(0, first - EVENTS_A_PAGE)) if first else "",
-        older=selection.build_address("events", first=first + EVENTS_A_PAGE)
-        if len(newest_first) > first + EVENTS_A_PAGE
-        else "",
+        newer=selection.build_page_address(max(0, first - EVENTS_A_PAGE)) if first else "",
+        older=selection.build_page_address(first + EVENTS_A_PAGE) if len(newest_first) > first + EVENTS_A_PAGE else "",
         activity=activity,
     )
 
@@ -240,9 +250,7 @@ def _build_range_address(
     if (first, last) == (shown.first, shown.last) or first >= last:
         return ""
     # Without its ends, the range of a running task grows with it.
-    return selection.build_address(
-        since=None if first == whole.first else first, until=None if last == whole.last else last
-    )
+    return selection.build_range_address(None if first == whole.first else first, None if last == whole.last else last)
 
 
 def build_zoom_segments(
@@ -255,7 +263,7 @@ def build_zoom_segments(
             x=(x := lanes.axis.to_x(first)),
             width=round(lanes.axis.to_x(last) - x, 1),
             words=f"Zoom to {format_range(events, TimeAxis(first, last))}",
-            address=selection.build_address(since=first, until=last),
+            address=selection.build_range_address(first, last),
         )
         for first, last in pairwise(ends)
         if last - first >= MIN_RANGE and (first, last) != (lanes.axis.first, lanes.axis.last)
