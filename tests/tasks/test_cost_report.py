@@ -134,7 +134,7 @@ def test_who_answered_in_the_place_of_another_is_named_once_for_each_model() -> 
     made = build_cost_breakdown([*others, make_paid_turn("b", model="small"), *others[1:2]])
     assert [line.answered_by for line in made.lines] == [("m-2", "m-1"), ()]
     assert made.total.answered_by == ()
-    assert made.list_model_substitutions == ["the model large was requested, but the replies name m-2, m-1"]
+    assert made.model_substitutions == ["the model large was requested, but the replies name m-2, m-1"]
 
 
 def test_summaries_are_listed_one_by_one_with_their_keys() -> None:

@@ -552,7 +552,7 @@ def _remarks(bill: CostBreakdown) -> list[str]:
         remarks.append(
             f"estimated upper bound, because the endpoint did not report the usage: {usage.estimated:,} tokens"
         )
-    remarks += bill.list_model_substitutions
+    remarks += bill.model_substitutions
     if waited := bill.total.waited_ms:
         remarks.append(f"waited for the provider's rate limit, all calls together: {waited / 1000:,.1f} s")
     if dropped := bill.total.dropped_thinking:

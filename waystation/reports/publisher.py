@@ -291,7 +291,7 @@ class ReportPublisher:
             oversight=oversight,
             procedures=render_procedure_lines(names[len(cited) :], [one.digest for one in parts.procedures]),
             answers=tuple(
-                (await self.store.list_task_charges(ref.task_id, ref.scope)).cost_breakdown.list_model_substitutions
+                (await self.store.list_task_charges(ref.task_id, ref.scope)).cost_breakdown.model_substitutions
             ),
         )
         return ComposedReport(

@@ -351,7 +351,7 @@ class CostBreakdown(Value):
         return self.held + Amount(tokens=self.total.usage.fresh, micro_usd=self.total.cost_micro_usd or 0)
 
     @property
-    def list_model_substitutions(self) -> list[str]:
+    def model_substitutions(self) -> list[str]:
         """Requested models and the models that answered instead, in words."""
         named: dict[str, dict[str, None]] = {}
         for line in self.lines:
