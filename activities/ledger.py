@@ -87,13 +87,13 @@ class StateActivities:
 
     @activity.defn(name="StoreStatePiece")
     async def store_state_chunk(self, request: StoreStateChunkRequest) -> str:
-        """Store a piece and return its content hash."""
+        """Store a piece of a workflow's state and return its content hash."""
         with translating_errors():
             return await store_state_chunk(self._store, request.piece, request.ref.scope)
 
     @activity.defn(name="LoadStatePiece")
     async def load_state_chunk(self, request: StateChunkRef) -> JsonChunk:
-        """Load a piece."""
+        """Load a piece of a workflow's state."""
         with translating_errors():
             return await load_state_chunk(self._store, request.blob, request.ref.scope)
 

@@ -42,7 +42,7 @@ class TaskRemovalActivities:
 
     @activity.defn(name="ForgetTasks")
     async def forget_tasks(self, order: ForgetOrder) -> ForgetCounts:
-        """Delete from the store what the order names."""
+        """Delete the passages of tasks or, with `everything`, all of their texts from the store."""
         async with heartbeating():
             with translating_errors():
                 return await self._store.forget_tasks(order)
@@ -126,7 +126,7 @@ class PersonErasureActivities:
 
     @activity.defn(name="DropOriginals")
     async def drop_originals(self, order: PersonErasureOrder) -> int:
-        """Delete the placeholders' originals and the order's value from the vault; return the number of the former."""
+        """Delete the person's originals and the searched value from the vault; return the number of originals."""
         async with heartbeating():
             with translating_errors():
                 count = await self._vault.delete_originals(order.tenant, order.placeholders)
@@ -156,7 +156,7 @@ class RetentionActivities:
 
     @activity.defn(name="FindExpiredTasks")
     async def find_expired_tasks(self) -> ExpiredTasks:
-        """Return orders for all tenants' tasks that ended more than `days` days ago.
+        """Return the tasks of all tenants that ended more than `days` days ago.
 
         A task without a recorded end may still be running, so its workflow is checked.
         """

@@ -69,7 +69,7 @@ async def _without_histories(order: PersonErasureOrder) -> int:
 
 @workflow.defn(name=FORGET_WORKFLOW)
 class ForgetTasksWorkflow:
-    """Forgets the tasks of one order. The history records who gave the order, and how much of each kind was deleted."""
+    """Deletes the data of tasks. The history records who asked for it, and how much of each kind was deleted."""
 
     @workflow.run
     async def run(self, order: ForgetOrder) -> ErasureReceipt:

@@ -67,7 +67,9 @@ async def find_ended_tasks(*task_ids: str) -> tuple[TaskSettlement, ...]:
 
 @workflow.defn(name=SESSION_WORKFLOW)
 class SessionWorkflow:
-    """A group of tasks. They are child workflows, outlive the session's continue-as-new and signal it by its ID."""
+    """A group of tasks. The tasks are child workflows, which outlive the session's continue-as-new and signal the
+    session by its ID.
+    """
 
     @workflow.init
     def __init__(self, start: SessionWorkflowInput) -> None:

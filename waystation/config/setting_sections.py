@@ -138,7 +138,8 @@ class AgentSettings(SettingSection):
     )
     environment: Literal["development", "production"] = Field(
         default="development",
-        description="development or production. In production, limits apply to the values of tool parameters.",
+        description="development or production. In production, tool parameters are limited (WAYSTATION_PARAMETERS), "
+        "and agents read only pages of the domains in WAYSTATION_WEB_ALLOW.",
     )
     parameters: Annotated[dict[str, dict[str, ParameterLimit]], NoDecode, WrittenTable] = Field(
         default={},
@@ -432,7 +433,8 @@ class PrivacySettings(SettingSection):
     )
     redaction_failure: RedactionFailureMode = Field(
         default="placeholder",
-        description="After the last attempt: placeholder (leave the text out) or pause (ask a person).",
+        description="What happens if the last attempt to redact a text fails: placeholder (the text is left out) or "
+        "pause (a person is asked).",
     )
 
 

@@ -73,9 +73,9 @@ class EncryptionSettings(SettingSection):
     )
     previous_keys: SecretStr | None = Field(
         default=None,
-        description="Earlier keys in hex, separated by commas, the newest first. Data that they encrypted stays "
-        "readable. The last key in the list determines the placeholders. After `waystation store reseal`, earlier keys "
-        "no longer decrypt rows of the store.",
+        description="Earlier keys in hex, separated by commas, the newest first. They decrypt what was "
+        "encrypted with them in Temporal and, until `waystation store reseal`, in the store. The last key in the list "
+        "determines the placeholders, unless WAYSTATION_PLACEHOLDER_KEY is set.",
     )
     placeholder_key: SecretStr | None = Field(
         default=None,
@@ -188,7 +188,7 @@ class Settings(
     )
     preset: Preset | None = Field(
         default=None,
-        description="Defaults for a kind of work: qa, debugging, long or web. They override other settings.",
+        description="Preset for a kind of work: qa, debugging, long or web. Its values override other settings.",
     )
     window: WrittenTokens = Field(
         default=None,

@@ -2,7 +2,7 @@
 
 WaystationError
 ├── BadInput                        a person's input cannot be used; the message says what to do
-│   ├── InvalidFieldError           one named field of it cannot be used
+│   ├── InvalidFieldError           one named field of the input cannot be used
 │   ├── UnknownTask                 no task with that id in this store
 │   └── MemoryInUse                 another process has the embedded memory open
 ├── InsufficientBudgetError         a reservation asks for more than the account has left
@@ -20,13 +20,13 @@ WaystationError
 │   ├── SpendingLimitReached        the provider's account has no money left; a person must act
 │   └── ModelRejected               not retryable (credentials, bad request, too large)
 │       ├── ModelAuthenticationError  the key or credentials are not accepted, or this worker has none
-│       ├── BrokenEndpointError     call after call, what it sends is not a reply; a person must act
+│       ├── BrokenEndpointError     call after call, the endpoint sends no valid reply; a person must act
 │       ├── ModelNotFoundError      there is no such model at this endpoint, or not any more
 │       └── ContentFilterError      the provider's content filter withheld the reply; it may have been billed
 ├── WrongKey                        something is encrypted with a key that is not available
 ├── RedactionFailed                 text could not be redacted, so it must go nowhere
-│   └── TextRedactionError          this one text; others may pass
-│       ├── RedactionTimeoutError   it took too long; after a second time-out the text is set aside
+│   └── TextRedactionError          this text could not be redacted; other texts may succeed
+│       ├── RedactionTimeoutError   redaction took too long; after a second time-out, the text is set aside
 │       ├── RedactionAbandonedError  out of attempts: the work that needs the text ends with what it has
 │       └── RedactionBlockedError   out of attempts: a person must look at it
 ├── MemoryUnavailable               the embedder or Qdrant did not answer; passages wait in the outbox; exit code 3
@@ -40,7 +40,7 @@ WaystationError
 ├── WebUnavailable                  a page cannot be fetched now; retryable
 ├── WebPageUnreadableError          a page cannot or must not be read; not retryable
 └── Unreachable                     something needed (server, worker) is not there; exit code 3
-    └── Busy                        it is there but accepts no more at the moment: nothing was accepted
+    └── Busy                        the server is there but accepts no more at the moment: nothing was accepted
 """
 
 from typing import TYPE_CHECKING
