@@ -204,7 +204,7 @@ def prices(as_json: JsonOption = False) -> None:
             format_prices([one for one in held if one.source != PRICE_SOURCE or get_model_profile(one.model).is_known])
         )
         if without:
-            print_message(f"No known price at the configured endpoint: {', '.join(without)}")
+            print_message(f"No price is known at the configured endpoint for: {', '.join(without)}")
 
 
 def _price_there(model: str, prices: Sequence[Price], settings: Settings) -> Price | None:

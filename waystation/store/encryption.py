@@ -247,8 +247,8 @@ def _context(place: str, row: str) -> bytes:
 def _require_loose(at_rest: EncryptionConfig, place: str) -> None:
     if at_rest.strict:
         raise StoreError(
-            f"a value in {place} is not encrypted for its row, although every other value in this store is: "
-            "another program has written it. Restore the database from a backup, or accept the "
+            f"a value in {place} is not encrypted, although every value in this store must be: another program has "
+            "written it. Restore the database from a backup, or accept the "
             "value as it is with `waystation store reseal --accept-refused`"
         )
 

@@ -322,8 +322,8 @@ DELIVERY = TaskSignalDefinition(
     DeliverInput,
     _deliver,
     (
-        "End the task with what it has. All open requests are denied, and running agents are asked to submit their "
-        'results: {"by": "your name", "note": "why"}.'
+        'End the task with what it has: {"by": "your name", "note": "why"}. All open requests are denied, and running '
+        "agents are asked to submit their results."
     ),
     permission="approve",
 )

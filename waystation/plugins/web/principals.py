@@ -260,7 +260,9 @@ def _published(address: str) -> "PyJWKClient":
         def fetch_data(self) -> Any:
             """See base class, which would fetch for every token if the provider does not answer. Raises PyJWTError."""
             if monotonic() < self.failed + RETRY_AFTER_FAILURE.total_seconds():
-                raise jwt.PyJWKClientError("the OpenID provider's keys could not be fetched a moment ago")
+                raise jwt.PyJWKClientError(
+                    "the OpenID provider's keys could not be fetched a moment ago, and are not requested again yet"
+                )
             try:
                 return super().fetch_data()
             except (jwt.PyJWTError, OSError, ValueError) as error:
