@@ -76,9 +76,7 @@ from waystation.tasks.state import TaskState
 from waystation.tasks.task import ReportVersion, ReusedWork, TaskPhase, TaskProgress, TaskRow
 from waystation.tasks.view import TaskView, select_shown_version
 
-REDACTED_REMARK = (
-    "the cited lines lack some words of this sentence; these words are not shown, because they are redacted"
-)
+REDACTED_REMARK = "the cited lines lack some words of this sentence; they are not shown, because they are redacted"
 """Replaces what the lines of a sentence lack if it would quote them."""
 
 
