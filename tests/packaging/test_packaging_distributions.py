@@ -56,7 +56,7 @@ def test_the_wheel_has_every_file_of_the_package_and_no_other_package(wheel: dic
     assert inside == files_of_the_package()
     assert {name.split("/")[0] for name in inside} == {"waystation"}
     assert {"waystation/py.typed", "waystation/workflows/task.py", "waystation/agents/prompts/research.md"} <= inside
-    assert any(name.startswith("waystation/store/migrations/versions/0100") for name in inside)
+    assert any(name.startswith("waystation/store/migrations/versions/0101") for name in inside)
 
 
 def test_the_wheel_brings_the_command_and_its_licence(wheel: dict[str, bytes]) -> None:

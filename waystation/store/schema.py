@@ -23,9 +23,9 @@ from sqlalchemy import (
 
 from waystation.store.encryption import EncryptedBytes, EncryptedString, EncryptedText, RowProofType
 
-FIRST_REVISION = "0100"
+FIRST_REVISION = "0101"
 """Lower numbers were used before the first release; a database with one is rejected."""
-REVISION = "0100"
+REVISION = "0101"
 """Revisions are four-digit numbers, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
