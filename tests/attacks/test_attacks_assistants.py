@@ -162,7 +162,7 @@ async def test_without_roots_nothing_is_read_and_the_home_folder_never(tmp_path:
     async with open_assistant_client(settings) as asking:
         assert "assistants may not read any folder" in await submitting(asking, path=str(tmp_path))
     async with open_assistant_client(settings, tmp_path) as asking:
-        assert "is not a file or folder that may be read" in await submitting(
+        assert "is not a file or folder that assistants may read" in await submitting(
             asking, path=str(settings.home / "waystation.db")
         )
     with pytest.raises(BadInput, match="is not a folder"):

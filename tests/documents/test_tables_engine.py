@@ -69,7 +69,7 @@ async def test_a_query_without_end_is_ended() -> None:
 
 @pytest.mark.parametrize("sql", ["SELECT range(100000000)", "SELECT length(repeat('x', 4000000000))"])
 async def test_a_query_for_more_memory_than_there_may_be_is_refused(sql: str) -> None:
-    with pytest.raises(TableQueryError, match="more than 500 MB of memory"):
+    with pytest.raises(TableQueryError, match="over 500 MB of memory"):
         await DuckDbTableEngine().query(sql, (), 1)
 
 
