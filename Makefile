@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-setup: $(STAMP) ## Install everything into .venv (Python 3.11 or newer, with hashes)
+setup: $(STAMP) ## Install everything into .venv (Python 3.11 to 3.13, with hashes)
 
 demo: $(STAMP) ## Run a task over real documents, with a pause for its budget, to a report
 	$(BIN)/waystation demo

@@ -177,6 +177,20 @@ async def test_an_unreleased_home_folder_is_set_aside_as_a_whole(tmp_path: Path)
     (home / "key").touch()
     finding = (await load_store_status(f"sqlite+aiosqlite:///{home}/waystation.db")).finding
     assert f"`mv '{home}' '{home}.old'`" in finding
+    (tmp_path / "my home.old").mkdir()
+    finding = (await load_store_status(f"sqlite+aiosqlite:///{home}/waystation.db")).finding
+    assert f"`mv '{home}' '{home}.old-2'`" in finding, "an earlier one that was set aside is not overwritten"
+
+
+async def test_an_old_schema_without_our_tables_is_refused_as_old(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path}/waystation.db"
+    opened = await SqlStore.open(url, store_clock)
+    await set_revision(opened, "0018")
+    async with opened.database.write() as connection:
+        await connection.execute(text("DROP TABLE identity"))
+    await opened.aclose()
+    with pytest.raises(StoreError, match=r"^the database has schema 0018, which an unreleased .*Set it aside: `mv "):
+        await SqlStore.open(url, store_clock)
 
 
 async def set_revision(store: SqlStore, revision: str) -> None:

@@ -1,6 +1,7 @@
 """Checks the schema version of a database and upgrades it to this program's."""
 
 from collections.abc import Callable
+from itertools import chain, count
 from pathlib import Path
 from shlex import quote
 
@@ -18,7 +19,7 @@ _UPGRADE_LOCK = 0x57415953
 """Key of the advisory lock under which a PostgreSQL database is upgraded."""
 
 _REVISION = compile_bounded(r"\d{4}")
-_HOME_FILES = ("key", "temporal.db", "run.json")
+_HOME_FILES = ("key", "memory", "temporal.db", "run.json")
 """Other contents of a Waystation home folder. A database next to one of these is set aside with the whole folder, since
 Temporal and memory refer to tasks that no other store has.
 """
@@ -76,7 +77,9 @@ class SchemaState(Value):
         file = Path(self.file).absolute()
         in_home = file.name == "waystation.db" and any((file.parent / name).exists() for name in _HOME_FILES)
         aside = file.parent if in_home else file
-        return f"Set it aside: `mv {quote(str(aside))} {quote(f'{aside}.old')}`"
+        names = chain([f"{aside}.old"], (f"{aside}.old-{number}" for number in count(2)))
+        free = next(name for name in names if not Path(name).exists())
+        return f"Set it aside: `mv {quote(str(aside))} {quote(free)}`"
 
 
 async def read_schema_state(database: Database) -> SchemaState:
@@ -136,7 +139,8 @@ def _migrate(connection: Connection) -> None:
 
 async def _schema(connection: AsyncConnection) -> SchemaState:
     revision = await connection.run_sync(_revision)
-    known = _REVISION.fullmatch(revision)
+    # Other programs and older schemas need not have the table.
+    known = _REVISION.fullmatch(revision) and revision >= FIRST_REVISION
     store_id = (await connection.execute(select(identity.c.store_id))).scalar_one_or_none() if known else None
     file = connection.engine.url.database if connection.dialect.name == "sqlite" else None
     return SchemaState(revision=revision, store_id=store_id, file=file)
