@@ -42,7 +42,7 @@ async def create_link(
 async def open_link(store: SqlStore, address: str) -> SharedReport | None:
     """Return what the address opens, and store its use; None if it is unknown, expired or revoked.
 
-    Whoever has the address may read the report, whatever their tenant.
+    Anyone who has the address may read the report, whatever their tenant.
     """
     link_id, _, secret = address.partition(".")
     now, found = utc_now(), await store.find_report_link(link_id)
