@@ -230,7 +230,7 @@ async def test_three_replies_without_tools_end_the_run_partial(env: AgentEnviron
     outcome = await env.run_leg(model)
     assert isinstance(outcome, AgentFinished)
     assert (outcome.partial, model.calls) == (True, 3)
-    assert outcome.reason == "the model gave 3 replies in a row without submitting a result"
+    assert outcome.reason == "the model gave 3 replies in a row that called no available tool"
 
 
 async def test_three_replies_that_call_only_tools_that_there_are_not_end_the_run_partial(
@@ -244,7 +244,7 @@ async def test_three_replies_that_call_only_tools_that_there_are_not_end_the_run
     outcome = await env.run_leg(model)
     assert isinstance(outcome, AgentFinished)
     assert (outcome.partial, model.calls) == (True, 3)
-    assert outcome.reason == "the model gave 3 replies in a row without submitting a result"
+    assert outcome.reason == "the model gave 3 replies in a row that called no available tool"
 
 
 async def test_a_call_of_a_tool_that_there_is_beside_made_up_ones_lets_the_run_go_on(

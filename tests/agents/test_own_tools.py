@@ -75,5 +75,5 @@ async def test_before_its_first_call_an_agent_warns_which_added_tools_it_does_no
     (warned,) = [record.getMessage() for record in caplog.records if record.name == "waystation.agents.roles"]
     assert toolbox.visibility is not None
     assert toolbox.visibility.crowded_out == ("verbose",)
-    assert "does not see verbose" in warned
+    assert "does not see the tools verbose" in warned
     assert "--tools` shows all" in warned

@@ -186,7 +186,7 @@ async def test_limits_on_parameters_hold_for_them(env: AgentEnvironment) -> None
     box = await box_of(env, with_tools(env, SayTool(), policy=policy))
     assert box.find_refusal_reason(make_tool_use("say", text="x", times=3)) is None
     refused = box.find_refusal_reason(make_tool_use("say", text="x", times=4))
-    assert refused == "These arguments are not allowed here: times has to be at most 3."
+    assert refused == "These arguments are not allowed: times has to be at most 3."
 
 
 async def test_a_person_is_asked_unless_the_tool_says_otherwise(env: AgentEnvironment) -> None:

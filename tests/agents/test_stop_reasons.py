@@ -134,7 +134,7 @@ def test_a_call_that_was_cut_is_replaced_by_how_to_repeat_it(tool: str, how: str
 async def test_a_reason_that_is_new_is_noted(env: AgentEnvironment) -> None:
     odd = make_scripted_response(stop=StopReason.UNKNOWN).replace(stop_detail="coffee_break")
     outcome = await run_leg(env, connect(StrictServer(from_script([odd, submit()]))))
-    assert outcome.state.notes == ("claude-sonnet-5-5 stopped a reply for an unknown reason: coffee_break",)
+    assert outcome.state.notes == ("claude-sonnet-5-5 ended a reply with an unknown stop reason: coffee_break",)
 
 
 async def test_a_window_that_was_exceeded_is_compacted_and_the_agent_goes_on(env: AgentEnvironment) -> None:
@@ -180,7 +180,7 @@ async def test_a_refusal_is_tried_once_by_the_fallback_which_is_charged_at_its_o
     ]
     assert all("I will" not in str(body["messages"]) for body in (*main.bodies, *spare.bodies))
     assert "thinking" not in str(spare.bodies[0]["messages"]), "only the model that signed it can read it"
-    assert outcome.state.notes == (f"{MAIN} declined to answer in turn 2 (cyber)",)
+    assert outcome.state.notes == (f"{MAIN} declined to answer in turn 2 (category: cyber)",)
     assert [message.refusal for message in await env.load_messages() if message.role == "assistant"] == [
         "",
         "cyber",

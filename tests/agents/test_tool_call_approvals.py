@@ -174,7 +174,7 @@ async def test_where_nobody_is_asked_the_call_is_refused_and_the_agent_and_peopl
     outcome = await letters.leg([ASKING, SUBMIT], hard=True)
     assert isinstance(outcome, AgentFinished)
     assert outcome.state.notes == (
-        "send_letter was not called: the call needs approval, and a task in mode soft or hard asks no one",
+        "The tool send_letter was not called: the call needs approval, and a task in mode soft or hard asks no one",
     )
     note, letter = await letters.results()
     assert (note.is_error, letter.is_error, letter.content) == (False, True, NO_APPROVER)

@@ -131,7 +131,7 @@ async def test_values_over_a_limit_are_refused_before_anybody_is_asked(env: Agen
     result = await toolbox.run(loud, await env.make_tool_context())
     assert (result.is_error, result.content) == (
         True,
-        "These arguments are not allowed here: times has to be at most 3.",
+        "These arguments are not allowed: times has to be at most 3.",
     )
     assert toolbox.build_approval_question(make_tool_use("shout", words="x", times=2)) == "May it be said aloud?"
     assert shout.heard == []

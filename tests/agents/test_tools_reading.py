@@ -89,7 +89,7 @@ async def test_a_long_line_is_read_to_its_end_and_a_hit_says_where_in_it(bare_en
     while True:
         call = make_tool_use("read_document", name="minified.json", first_line=2, last_line=2, first_character=first)
         head, shown, *more = (await bare_env.call_tool(call, window=8_000)).splitlines()
-        assert head == f"minified.json, line 2 of 3, {len(line):,} characters, from character {first:,}"
+        assert head == f"minified.json, line 2 of 3: {len(line):,} characters, shown from character {first:,}"
         read += shown.removeprefix("2| ")
         if not more:
             break
@@ -115,7 +115,7 @@ async def test_an_empty_document_is_read_as_one_empty_line(library: AgentEnviron
             {"name": "harbor.md"},
             snapshot("ERROR There is no document 'harbor.md'. Did you mean harbour.md?"),
         ),
-        ({"name": "zzz"}, snapshot("ERROR There is no document 'zzz'. list_documents names them all.")),
+        ({"name": "zzz"}, snapshot("ERROR There is no document 'zzz'. list_documents names all documents.")),
         (
             {"name": "harbour.md", "first_line": 3},
             snapshot("ERROR harbour.md has 2 lines; there is no line 3."),

@@ -229,9 +229,7 @@ async def test_a_column_that_cannot_be_looked_at_is_private_and_the_task_goes_on
 
 async def test_a_sheet_of_a_workbook_is_named_by_its_lines(counting: TableToolEnvironment) -> None:
     parts = await counting.call(make_tool_use("query_table", tables={"costs": "book.xlsx"}))
-    assert (
-        "book.xlsx has several parts here: sheet Costs (2-4), sheet Notes (7-8). Give the lines of one table" in parts
-    )
+    assert "book.xlsx has several parts: sheet Costs (2-4), sheet Notes (7-8). Give the lines of one table" in parts
     result = await counting.call(
         make_tool_use("query_table", tables={"costs": "book.xlsx:2-4"}, sql="SELECT * FROM costs")
     )
@@ -251,7 +249,7 @@ costs is [book.xlsx:2-4]
         ({"t": "q4.csv"}, None, "There is no document 'q4.csv'. Did you mean q3.csv?"),
         ({"t": "q3.csv:3-9"}, None, "Lines 3-9 are not in q3.csv, which has 4 lines."),
         ({"t": "q3.csv:3-2"}, None, "Lines 3-2 are not in q3.csv"),
-        ({"t": "book.xlsx:3-8"}, None, "has several parts here: sheet Costs (3-4), sheet Notes (7-8)"),
+        ({"t": "book.xlsx:3-8"}, None, "has several parts: sheet Costs (3-4), sheet Notes (7-8)"),
         ({"t": "broken.csv"}, None, "The row of t that begins on line 2 cannot be read"),
         ({"t": "q3.csv", "T": "q3.csv"}, "FROM t", "already exists"),
         ({"t; DROP": "q3.csv"}, None, "These arguments cannot be used"),
@@ -275,7 +273,7 @@ async def test_tables_of_too_many_characters_are_refused(
     monkeypatch.setattr(tables, "_MAX_CHARACTERS", 60)
     result = await counting.call(make_tool_use("query_table", tables={"t": "q3.csv"}))
     assert result == snapshot(
-        "ERROR These tables have more than 60 characters. Query fewer lines at once, such as q3.csv:1-10000."
+        "ERROR These tables have more than 60 characters. Query fewer lines per call, such as q3.csv:1-10000."
     )
     assert (await counting.call(make_tool_use("query_table", tables={"t": "q3.csv:1-2"}))).startswith(
         "t is [q3.csv:1-2]"

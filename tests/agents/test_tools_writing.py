@@ -42,7 +42,7 @@ async def test_each_agent_reads_its_own_notes(env: AgentEnvironment) -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"document": "log.md"}, snapshot("ERROR There is no document 'log.md'. list_documents names them all.")),
+        ({"document": "log.md"}, snapshot("ERROR There is no document 'log.md'. list_documents names all documents.")),
         ({"last_line": 3}, snapshot("ERROR Lines 2-3 are not in harbour.md, which has 2 lines.")),
         ({"last_line": 1}, snapshot("ERROR Lines 2-1 are not in harbour.md, which has 2 lines.")),
         (

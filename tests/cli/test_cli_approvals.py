@@ -89,10 +89,10 @@ def test_all_means_every_open_request_for_money_and_no_call_of_a_tool() -> None:
     meant = select_requests(approving(add=9_000), OPEN)
     assert meant.request_ids == ("r1", "r2")
     assert meant.skipped == (
-        f"r3 asks to call send_letter, so --all skips it: look at the request "
+        f"request r3 asks to call send_letter, so --all skips it: look at the request "
         f"(`waystation approvals {OPEN.task_id}`), then run "
         "`waystation approve task-0123456789abcdef --request r3`",
-        f"r4 is not a budget request, so --all skips it: look at the request "
+        f"request r4 is not a budget request, so --all skips it: look at the request "
         f"(`waystation approvals {OPEN.task_id}`), then run "
         "`waystation approve task-0123456789abcdef --request r4`",
     )
@@ -102,7 +102,9 @@ def test_all_leaves_a_revised_plan_open_although_its_new_steps_cost_something() 
     revised = PENDING_APPROVAL.replace(request_id="plan-1", agent=PLANNING_ID)
     meant = select_requests(approving(), view(PENDING_APPROVAL, revised))
     assert meant.request_ids == ("r1",)
-    assert [line.partition(":")[0] for line in meant.skipped] == ["plan-1 is not a budget request, so --all skips it"]
+    assert [line.partition(":")[0] for line in meant.skipped] == [
+        "request plan-1 is not a budget request, so --all skips it"
+    ]
 
 
 def test_requests_that_are_named_are_answered_once_each_in_that_order_also_for_calls() -> None:

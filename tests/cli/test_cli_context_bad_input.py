@@ -202,4 +202,4 @@ def test_without_a_summary_the_model_reads_a_redacted_conversation_and_the_users
     written, _, ledger = str(done["messages"][1]["content"]).partition("<ledger>")
     assert "anna.lee@example.com" not in written
     assert "asked: Write to anna.lee@example.com by noon." in ledger
-    assert "Asked waystation-offline-1 for the summary, with 1 span redacted" in done["notes"][0]
+    assert "Asked waystation-offline-1 for the summary, with 1 private value redacted" in done["notes"][0]

@@ -58,11 +58,11 @@ def test_a_mean_under_its_floor_ends_with_1(
 
 
 def test_a_failed_task_is_named(result: Results, capsys: pytest.CaptureFixture[str]) -> None:
-    failed = result("a", 0, "the task is failed and has no report")
+    failed = result("a", 0, "the task has no report (phase: failed)")
     run(["eval", "--compare", failed, failed])
     said = capsys.readouterr().out
     assert "6 failed" in said
-    assert "failed: q5 (the task is failed and has no report)" in said
+    assert "failed: q5 (the task has no report (phase: failed))" in said
 
 
 class Tags(HTMLParser):
@@ -92,8 +92,8 @@ def test_the_page_holds_its_plots_loads_nothing_and_runs_nothing(result: Results
     [
         (["eval"], "give a SET"),
         (["eval", "no-such-set"], "no question set"),
-        (["eval", "packages", "--least", "fact=0.9"], "write one of facts"),
-        (["eval", "packages", "--least", "facts=2"], "write one of facts"),
+        (["eval", "packages", "--least", "fact=0.9"], "one of these metrics: facts"),
+        (["eval", "packages", "--least", "facts=2"], "one of these metrics: facts"),
         (["eval", "packages", "--compare", "a.json", "gone.json"], "cannot be read"),
         (["eval", "packages", "--compare", "x", "y", "--keep", "z.json"], "--keep"),
         (["eval", "packages", "--budget", "much"], "--budget takes"),

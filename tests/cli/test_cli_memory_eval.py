@@ -68,7 +68,7 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
     assert evaluate(tmp_path, TALK, asked) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("5 messages, 2 sessions: 2 passages of ")
-    assert said[0].endswith("bytes; redacted; embedder none")
+    assert said[0].endswith("bytes on average; redacted; embedder none")
     assert said[1] == "recall 1.00 within 1,000 tokens, 1.00 within 2,000 tokens"
     assert said[3] == "missed a relevant message: 0 of 1 question (--json lists the questions)"
 
@@ -90,7 +90,7 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
         (
             TALK,
             [ASKED[0], {**ASKED[1], "relevant": ["z9"]}],
-            "Q.jsonl, line 2: relevant names the id 'z9', but no message in",
+            "Q.jsonl, line 2: the field `relevant` names the id 'z9', but no message in",
         ),
         (TALK, [{**ASKED[0], "relevant": []}], "Q.jsonl, line 1: relevant: it is empty"),
         ([], ASKED, "is empty: it needs one JSON object per line"),

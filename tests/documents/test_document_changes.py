@@ -121,7 +121,7 @@ def test_beside_the_changed_lines_the_new_version_has_only_lines_of_the_old_one(
 def test_changed_lines_are_said_in_the_numbers_of_the_new_version() -> None:
     assert [str(place) for place in find_changed_lines(list("abcdef"), list("aXYcde"))] == [
         "lines 2-3",
-        "removed after line 6",
+        "lines removed after line 6",
     ]
     assert [str(place) for place in find_changed_lines(list("abc"), list("abZ"))] == ["line 3"]
 
@@ -135,7 +135,7 @@ def test_versions_of_lines_that_come_again_and_again_have_one_change_between_the
 def test_lines_that_are_there_once_part_what_is_compared() -> None:
     before = [line for number in range(500) for line in (f"line {number}", "-")]
     after = [line.replace("line 250", "changed") for line in before if line != "line 400"]
-    assert [str(place) for place in find_changed_lines(before, after)] == ["line 501", "removed after line 800"]
+    assert [str(place) for place in find_changed_lines(before, after)] == ["line 501", "lines removed after line 800"]
 
 
 def test_versions_that_are_too_large_to_compare_have_one_change_between_their_equal_ends() -> None:

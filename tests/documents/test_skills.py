@@ -260,7 +260,9 @@ async def test_an_agent_reads_a_skill_and_its_files_by_tools(bare_env: AgentEnvi
         assert datum.content == (f'<procedure name="tide-tables" file="references/datum.md">\n{DATUM}\n</procedure>')
     missing = await toolbox.run(make_tool_use("read_skill_file", skill="tides", file="../key"), site)
     assert missing.is_error
-    assert missing.content == ("tide-tables has no file '../key'. It has: references/datum.md, scripts/run.py.")
+    assert missing.content == (
+        "The procedure tide-tables has no file '../key'. Its files are: references/datum.md, scripts/run.py."
+    )
 
 
 async def test_a_document_called_almost_so_does_not_stand_in_the_way(bare_env: AgentEnvironment) -> None:

@@ -334,7 +334,6 @@ async def test_a_prompt_goes_on_by_itself_when_somebody_else_has_answered(
             view = await following
     assert question.startswith("Approve this plan?")
     assert view.phase is TaskPhase.DONE
-    (line,) = (
-        line for line in capsys.readouterr().err.splitlines() if line.startswith("plan-1 no longer needs an answer")
-    )
+    beginning = "Request plan-1 no longer needs an answer"
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith(beginning))
     assert "Ada" in line

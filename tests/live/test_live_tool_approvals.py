@@ -255,7 +255,7 @@ async def test_where_nobody_is_asked_the_call_is_refused_at_once_and_the_task_sa
     assert at.find_tool_results()[1].is_error
     assert progress.approvals == ()
     assert (
-        "send_letter was not called: the call needs approval, and a task in mode soft or hard asks no one"
+        "The tool send_letter was not called: the call needs approval, and a task in mode soft or hard asks no one"
         in progress.notes
     )
     assert progress.phase is TaskPhase.DONE

@@ -351,9 +351,7 @@ class MeteredModel:
         async def read() -> ModelResponse:
             reply = await model.warm_cache(call.request)
             if reply is None:
-                raise ModelRejected(
-                    "the endpoint does not support calls that keep its prompt cache warm and get no reply"
-                )
+                raise ModelRejected("the endpoint does not support calls that only keep its prompt cache warm")
             return reply.replace(usage=reply.usage.fill_missing(call.worst_case.tokens, 0))
 
         _, charge = await books.run_metered_call(fence, key, priced, read)

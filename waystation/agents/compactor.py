@@ -106,7 +106,7 @@ def describe_unfinished_result(result: Deliverable | None, notes: Sequence[Note]
     if isinstance(result, ReportDraft) and result.missing_sections:
         missing = "; ".join(map(render_outline_section, result.missing_sections))
         kept.append(f"an outline with these sections still to be written: {missing}")
-    return f"{STEP_ITEM_PREFIX}its result is not submitted yet; kept so far: {' and '.join(kept) or 'nothing'}"
+    return f"{STEP_ITEM_PREFIX}its result is not submitted yet; kept so far: {'; '.join(kept) or 'nothing'}"
 
 
 @dataclass(frozen=True)

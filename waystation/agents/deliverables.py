@@ -60,7 +60,7 @@ class Finding(Value):
     confidence: Confidence = Field(
         default=DEFAULT_CONFIDENCE,
         description="high: the original source says so, or independent sources agree; medium: an inference, or one "
-        "secondary source; low: indirect, outdated, or the side of a dispute that you do not trust.",
+        "secondary source; low: indirect, outdated, or the less trusted side of a dispute.",
     )
 
     @property
@@ -99,7 +99,7 @@ class OutlineSection(Value):
     heading: str = Field(min_length=1)
     covers: str = Field(min_length=1, description="What the section answers or compares, in a sentence.")
     findings: tuple[str, ...] = Field(
-        default=(), description="Findings that it uses, by step and number: research-1 4."
+        default=(), description="Findings that the section uses, by step and number: research-1 4."
     )
 
 
@@ -184,7 +184,8 @@ def _criterion(text: str, where: str, draft: ReportDraft, holding: Set[str], fai
     cited = tuple(dict.fromkeys(map(str, parse_citations(named.markdown))))
     wrong, right = [one for one in cited if one in failing], [one for one in cited if one in holding]
     if wrong or not right:
-        why_not = f"because “{named.heading}” {'has a citation that failed the check' if wrong else 'has no citation'}"
+        lack = "has a citation that failed the check" if wrong else "has no citation"
+        why_not = f"because the section “{named.heading}” {lack}"
         return CriterionResult(text=text, state="not met", why_not=why_not)
     return CriterionResult(text=text, state="met", heading=named.heading, citations=tuple(right[:MAX_SHOWING_SECTIONS]))
 

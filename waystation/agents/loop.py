@@ -203,7 +203,7 @@ async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> CallP
     if attempt.request.config.hard_budget:
         refused |= {call.id: build_rejected_call_result(call, NO_APPROVER) for call, _ in asking}
         attempt.notes.extend(
-            f"{call.name} was not called: the call needs approval, and a task in mode soft or hard asks no one"
+            f"The tool {call.name} was not called: the call needs approval, and a task in mode soft or hard asks no one"
             for call, _ in asking
         )
         return CallPermissions(rejected=refused)
@@ -465,9 +465,10 @@ class TurnRunner:
         message = at.transcript.build_reply(blocks, reply.called_model, refusal)
         await at.commit_reply(_with_valid_thinking(message, reply.blocks), charge)
         if refusal:
-            at.notes.append(f"{charge.model} declined to answer in turn {at.transcript.turn_count} ({refusal})")
+            turn = at.transcript.turn_count
+            at.notes.append(f"{charge.model} declined to answer in turn {turn} (category: {refusal})")
         elif reply.stop is StopReason.UNKNOWN:
-            at.notes.append(f"{charge.model} stopped a reply for an unknown reason: {charge.stop}")
+            at.notes.append(f"{charge.model} ended a reply with an unknown stop reason: {charge.stop}")
         if get_next_step(reply) != "compact":
             return None
         estimate = estimate_request_tokens(at.fixed_tokens, at.model_view, at.token_ratio)
@@ -489,7 +490,7 @@ class TurnRunner:
                 f"its conversation may have at most {most:,} messages, and another turn would exceed this limit"
             )
         if (idle := _idle_replies(said, at.toolbox.specs_by_name)) >= MAX_IDLE_REPLIES:
-            return at.make_partial_outcome(f"the model gave {idle} replies in a row without submitting a result")
+            return at.make_partial_outcome(f"the model gave {idle} replies in a row that called no available tool")
         return None
 
     async def _slow_down(self) -> None:

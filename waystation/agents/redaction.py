@@ -267,13 +267,15 @@ class RedactionRetryPolicy:
             times.pop(key, None)
             kind = RedactionBlockedError if self.failure_mode == "pause" else RedactionAbandonedError
             raise kind(
-                f"a text ({destination}) could not be redacted in time in two attempts: submit less text at once, or "
+                f"a text ({destination}) could not be redacted in time in two attempts: submit shorter texts, or "
                 "raise the setting redaction_seconds"
             )
         placeholder = make_failed_redaction(text, key, put_aside=True)
         if tried:
             _log.warning(
-                "a text (%s) could not be redacted in time, twice: %s replaces the text", destination, placeholder.text
+                "a text (%s) could not be redacted in time in two attempts: %s replaces it",
+                destination,
+                placeholder.text,
             )
         return placeholder
 
@@ -304,7 +306,9 @@ async def _kept(answer: Awaitable[_T]) -> _T:
     try:
         return await answer
     except StoreError as error:
-        raise RedactionFailed(f"the list of texts that take too long to redact cannot be read: {error}") from error
+        raise RedactionFailed(
+            f"the list of texts that take too long to redact cannot be read or updated: {error}"
+        ) from error
 
 
 TitlePolicy = Literal["redacted", "none"]

@@ -143,8 +143,8 @@ def _tell(run: RunRef, now: ToolVisibility, *, is_first: bool) -> None:
     if is_first and now.crowded_out:
         left_out = ", ".join(now.crowded_out)
         _log.warning(
-            "%s does not see %s: the definitions of added tools may have at most %d tokens. `waystation show %s "
-            "--tools` shows all tools; WAYSTATION_TOOL_TOKENS sets this limit",
+            "agent run %s does not see the tools %s: the definitions of all added tools together may have at most %d "
+            "tokens. `waystation show %s --tools` shows all tools; WAYSTATION_TOOL_TOKENS sets this limit",
             run.run_id,
             left_out,
             now.token_budget,

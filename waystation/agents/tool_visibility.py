@@ -66,7 +66,7 @@ class ParameterLimit(Value):
         if self.one_of is not None:
             limited["enum"] = [*self.one_of]
         if self.domains is not None:
-            limited["description"] = f"{plain.get('description', '')} Here: {self.description}.".strip()
+            limited["description"] = f"{plain.get('description', '')} Restriction: {self.description}.".strip()
         if (default := self._instead_of(limited.pop("default", None))) is not None:
             limited["default"] = default
         return limited
@@ -132,7 +132,7 @@ def find_argument_error(arguments: Mapping[str, JsonValue], limits: ParameterLim
 
 
 def _describe_domains(allowed: Sequence[str]) -> str:
-    return f"an address in {', '.join(allowed)}" if allowed else "an address, but none is allowed"
+    return f"an address in {', '.join(allowed)}" if allowed else "an address, but no address is allowed"
 
 
 def _properties(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

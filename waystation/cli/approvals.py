@@ -358,7 +358,7 @@ def _left_out(typed: AnswerCommand, task_id: str, asked: ApprovalView) -> str:
     wants = f"asks to call {asked.action.tool}" if asked.action is not None else "is not a budget request"
     command = (format_approve_command if typed.command == "approve" else format_deny_command)(task_id, asked)
     look = f"look at the request (`waystation approvals {task_id}`), then run `{command}`"
-    return f"{asked.request_id} {wants}, so --all skips it: {look}"
+    return f"request {asked.request_id} {wants}, so --all skips it: {look}"
 
 
 @app.command()

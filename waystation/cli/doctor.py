@@ -110,7 +110,7 @@ def _ports(settings: Settings) -> tuple[str, ...]:
         if run.codec_endpoint is not None:
             found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc} (only with its secret path)")
         if run.pages:
-            found.append(f"pages at {urlsplit(run.pages).netloc} (only with the token in the private link)")
+            found.append(f"the web pages at {urlsplit(run.pages).netloc} (only with the token in the private link)")
     more = (("health", settings.health_address), ("metrics", settings.metrics_address))
     return (*found, *(f"{what} at {address}" for what, address in more if address is not None))
 
@@ -443,7 +443,8 @@ async def _payloads(settings: Settings) -> CheckResult:
         return CheckResult(name="payloads", ok=False, finding=str(error))
     if codec.key_id is None:
         finding = (
-            "not encrypted in Temporal; histories hold references and numbers: set WAYSTATION_KEY to encrypt payloads"
+            "not encrypted in Temporal, whose histories contain mainly references and numbers: set WAYSTATION_KEY to "
+            "encrypt payloads"
         )
         return CheckResult(name="payloads", ok=True, finding=finding, needed=False)
     run = read_run_file(settings.run_file)

@@ -172,7 +172,8 @@ def _floor(text: str) -> tuple[Metric, float]:
         floor = -1.0
     if measure is None or not 0 <= floor <= 1:
         raise BadInput(
-            f"--least {text!r} is invalid: write one of {', '.join(MEASURES)} and a mean from 0 to 1, like facts=0.9"
+            f"--least {text!r} is invalid: write METRIC=MEAN, like facts=0.9, with a mean from 0 to 1 and one of these "
+            f"metrics: {', '.join(MEASURES)}"
         )
     return measure, floor
 
@@ -243,7 +244,7 @@ def _chosen(asked: Sequence[EvaluationQuestion], only: Sequence[str]) -> Sequenc
 async def _answered_in(
     way: EvaluationConfig, name: str, asked: Sequence[EvaluationQuestion], at_once: int
 ) -> Evaluation:
-    print_message(f"Asking {format_count(len(asked), 'question')} of the set {name} with {way.label} …")
+    print_message(f"Asking {format_count(len(asked), 'question')} from the set {name} with {way.label} …")
     room = asyncio.Semaphore(at_once)
     async with await connect_client(way.settings) as client:
 
@@ -280,7 +281,7 @@ async def _answered(client: Client, way: EvaluationConfig, one: EvaluationQuesti
 
 
 def _fault(view: TaskView) -> str:
-    return "; ".join([f"the task is {view.phase} and has no report", *view.notes])
+    return "; ".join([f"the task has no report (phase: {view.phase})", *view.notes])
 
 
 def _with_cost(answer: ScoredAnswer, view: TaskView) -> ScoredAnswer:
@@ -310,7 +311,7 @@ async def _followed(client: Client, task_id: str) -> TaskView:
 def format_scored_answer(answer: ScoredAnswer) -> str:
     """Format one question's score in one line."""
     scores = " ".join(f"{measure} {_number(answer.scores.get(measure))}" for measure in MEASURES)
-    cost = "unpriced" if answer.micro_usd is None else format_usd(answer.micro_usd)
+    cost = "price unknown" if answer.micro_usd is None else format_usd(answer.micro_usd)
     usage = f"{answer.tokens:,} tokens, {cost}, {answer.seconds:,.0f} s"
     room = f"{format_count(answer.compactions, 'compaction')}, {format_count(answer.pauses, 'pause')}"
     lacks = f"; missed: {'; '.join(answer.scores.missed)}" if answer.scores.missed and not answer.fault else ""
@@ -327,7 +328,7 @@ def format_evaluation(found: Evaluation) -> str:
     answers = found.answers
     lines = [f"{found.set}, {found.label}: {format_count(len(answers), 'question')}, {len(found.failed)} failed"]
     lines += [f"  {measure:<10}{_number(found.mean(measure))}  {MEANS[measure]}" for measure in MEASURES]
-    cost = "unpriced" if found.micro_usd is None else format_usd(found.micro_usd)
+    cost = "price unknown" if found.micro_usd is None else format_usd(found.micro_usd)
     fewest = min(answer.compactions for answer in answers)
     lines.append(
         f"  {sum(answer.tokens for answer in answers):,} tokens, {cost}, "

@@ -215,7 +215,7 @@ async def _typed(client: Client, task_id: str, approval: ApprovalView, question:
         if typing.done():
             return typing.result()
         print_message("")
-        print_message(f"{approval.request_id} no longer needs an answer: {watching.result()}")
+        print_message(f"Request {approval.request_id} no longer needs an answer: {watching.result()}")
         return ""
     finally:
         typing.cancel()

@@ -62,7 +62,7 @@ def forget_tasks(
         str | None,
         typer.Option(
             metavar="DATE",
-            help="Only tasks that ended before this date. Used alone, it means all such tasks of the tenant.",
+            help="Only tasks that ended before this date. Used alone, the option selects all such tasks of the tenant.",
         ),
     ] = None,
     everything: Annotated[

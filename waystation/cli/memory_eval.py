@@ -154,7 +154,9 @@ def _require_sound(
             raise make_line_error(queries, number, "the question has no text")
         if unknown := [name for name in question.relevant if name not in known]:
             raise make_line_error(
-                queries, number, f"relevant names the id {unknown[0]!r}, but no message in {conversation} has this id"
+                queries,
+                number,
+                f"the field `relevant` names the id {unknown[0]!r}, but no message in {conversation} has this id",
             )
 
 
@@ -220,8 +222,8 @@ def _told(found: EvaluationJson) -> str:
     return "\n".join(
         [
             f"{format_count(found.messages, 'message')}, {format_count(found.sessions, 'session')}: "
-            f"{format_count(found.passages, 'passage')} of {found.bytes_a_passage:,.0f} bytes; {private}; embedder "
-            f"{found.embedder}",
+            f"{format_count(found.passages, 'passage')} of {found.bytes_a_passage:,.0f} bytes on average; {private}; "
+            f"embedder {found.embedder}",
             f"recall {recall}",
             f"MRR {found.mrr:.2f}; {found.median_ms:,.1f} ms per question",
             f"missed a relevant message: {len(found.missed):,} of {format_count(found.questions, 'question')} "

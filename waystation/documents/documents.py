@@ -380,7 +380,7 @@ class ChangedLineRange(NamedTuple):
 
     def __str__(self) -> str:
         if self.last < self.first:
-            return f"removed after line {self.last}"
+            return f"lines removed after line {self.last}"
         return f"line {self.first}" if self.first == self.last else f"lines {self.first}-{self.last}"
 
 

@@ -120,7 +120,7 @@ def parse_assignment(of_parent: Transcript, step_id: str) -> DelegateInput:
     calls = [call for call, _ in _numbered(of_parent)]
     number = parse_subagent_number(step_id)
     if number > len(calls):
-        raise StoreError(f"no call of {DelegateTool.name} in the transcript asked for {step_id}")
+        raise StoreError(f"no call of the tool {DelegateTool.name} in the transcript asked for the subagent {step_id}")
     return DelegateInput.model_validate(calls[number - 1].input)
 
 

@@ -155,7 +155,7 @@ def find_document(name: str, documents: tuple[Document, ...]) -> Document:
             raise ToolCallRejectedError(f"{called} was {REMOVED_NAME}: it is no longer evidence. Go on without it.")
         return document
     close = get_close_matches(name, [document.name for document in documents], n=3)
-    hint = f"Did you mean {', '.join(map(sanitize_line, close))}?" if close else "list_documents names them all."
+    hint = f"Did you mean {', '.join(map(sanitize_line, close))}?" if close else "list_documents names all documents."
     raise ToolCallRejectedError(f"There is no document {name!r}. {hint}")
 
 
@@ -167,8 +167,8 @@ def _within_line(document: Document, arguments: ReadDocumentInput, line: str, ct
             f"Line {number} has {len(line):,} characters; character {first:,} is beyond its end."
         )
     head = (
-        f"{sanitize_line(document.name)}, line {number} of {document.lines}, {len(line):,} characters, from character "
-        f"{first:,}"
+        f"{sanitize_line(document.name)}, line {number} of {document.lines}: {len(line):,} characters, shown from "
+        f"character {first:,}"
     )
     start = find_cut_position(line, first - 1)
     end = find_slice_end(line, start, ctx)
@@ -263,7 +263,8 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
                 )
         names = ", ".join(sanitize_line(file.name) for file in skill.files)
         raise ToolCallRejectedError(
-            f"{sanitize_line(skill.name)} has no file {arguments.file!r}. It has: {names or 'none'}."
+            f"The procedure {sanitize_line(skill.name)} has no file {arguments.file!r}. Its files are: "
+            f"{names or 'none'}."
         )
 
 
@@ -322,19 +323,19 @@ class SearchDocumentsInput(ToolInput):
     more_queries: tuple[Annotated[str, Field(min_length=1, max_length=1_000)], ...] = Field(
         default=(),
         max_length=MAX_MORE_QUERIES,
-        description="Other words for the same, or other points.",
+        description="Other words for the same point, or other points.",
     )
     limit: int | None = Field(
         default=None,
         ge=1,
         le=MAX_PASSAGES,
-        description="Number of passages for all queries. Default: 5 per query, at least 10.",
+        description="Number of passages for all queries together. Default: 5 per query, at least 10.",
     )
     document: str = Field(default="", description="The only document to search.")
     first_document: int = Field(
-        default=1, ge=1, description="To search a part of the list: number of its first document."
+        default=1, ge=1, description="To search a part of the list: number of the first document."
     )
-    last_document: int | None = Field(default=None, ge=1, description="Number of its last document.")
+    last_document: int | None = Field(default=None, ge=1, description="Number of the last document.")
 
 
 class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):

@@ -82,7 +82,7 @@ class ExpandInput(ToolInput):
     id: str = Field(
         min_length=2,
         max_length=60,
-        description="Id of a passage (p1a2b3c4d), its message m23 (p1a2b3c4d/m23), a message of this conversation "
+        description="Id of a passage (p1a2b3c4d), a message in it (p1a2b3c4d/m23), a message of this conversation "
         "(m23), a subagent (research-1.2) or an earlier task (task-…).",
     )
     first: int = Field(default=0, ge=0, description="First character.")
@@ -158,7 +158,7 @@ class ExpandReferenceTool(TypedTool[ExpandInput]):
         said = (await self._store.load_transcript(found[0].run_id, reader)).messages
         shown = _between(said, message, message) if message else _of(found[0], said)
         if message and not shown:
-            raise ToolCallRejectedError(f"The conversation of {passage} has no message {message}.")
+            raise ToolCallRejectedError(f"The conversation of passage {passage} has no message {message}.")
         return _rendered(shown, said)
 
     async def _document(self, passage: Passage, ctx: ToolContext, reader: TenantScope) -> str:

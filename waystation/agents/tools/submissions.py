@@ -253,7 +253,7 @@ class SubmitReportInput(SubmissionInput):
 
     title: str = Field(min_length=1, max_length=300)
     summary: str = Field(
-        min_length=1, max_length=8_000, description="The answer in its first sentence; 60 to 150 words, with citations."
+        min_length=1, max_length=8_000, description="The answer in the first sentence; 60 to 150 words, with citations."
     )
     criteria: tuple[str, ...] = Field(
         default=(),

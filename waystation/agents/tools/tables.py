@@ -168,7 +168,7 @@ class TableSourceLoader:
             room -= sum(map(len, lines[part.first - 1 : part.last]))
             if room < 0:
                 raise ToolCallRejectedError(
-                    f"These tables have more than {_MAX_CHARACTERS:,} characters. Query fewer lines at once, such as "
+                    f"These tables have more than {_MAX_CHARACTERS:,} characters. Query fewer lines per call, such as "
                     f"{document.name}:{part.first}-10000."
                 )
             shown = await load_redacted_text(self._redacted, document.blob, document.name, ctx)
@@ -295,7 +295,7 @@ def _in_parts(document: str, parts: Sequence[_Part], shown: Sequence[str]) -> st
     )
     more = f" and {len(parts) - PARTS_NAMED} more" if len(parts) > PARTS_NAMED else ""
     return (
-        f"{document} has several parts here: {told}{more}. Give the lines of one table, such as "
+        f"{document} has several parts: {told}{more}. Give the lines of one table, such as "
         f"{document}:{parts[0].first}-{parts[0].last}."
     )
 

@@ -116,7 +116,7 @@ class Toolbox:
         if self.visibility is not None and (why := self.visibility.get_hidden_reason(tool.name)) is not None:
             return f"The tool {tool.name} is hidden: {why}. Your tools are: {self._names_shown}."
         wrong = find_argument_error(self._complete(call), self.limits.get(tool.name, {}))
-        return None if wrong is None else f"These arguments are not allowed here: {wrong}."
+        return None if wrong is None else f"These arguments are not allowed: {wrong}."
 
     def is_repeatable(self, call: ToolUse) -> bool:
         """Whether the call does no more when it is carried out again, or is not carried out at all."""

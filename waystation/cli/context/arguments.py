@@ -209,8 +209,8 @@ class CompactionOptions:
             return percent
         if percent != INHERITED:
             self.notes.append(
-                f"--threshold takes {MIN_THRESHOLD} to {MAX_THRESHOLD}, or {INHERITED} for the default: using the "
-                f"default, {default}."
+                f"--threshold {self.threshold!r} is not available, because the threshold must be {MIN_THRESHOLD} to "
+                f"{MAX_THRESHOLD}, or {INHERITED} for the default: using the default, {default}."
             )
         return default
 

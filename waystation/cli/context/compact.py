@@ -139,7 +139,8 @@ class ModelSummariser:
         try:
             middle, spans = await SummaryInput.build_redacted(rung.middle, transcript, redactor, self.settings.tenant)
             self.notes.extend(middle.notes)
-            self.notes.append(f"Asked {self.model} for the summary, with {format_count(spans, 'span')} redacted.")
+            values = format_count(spans, "private value")
+            self.notes.append(f"Asked {self.model} for the summary, with {values} redacted.")
             with TemporaryDirectory(prefix="waystation-") as folder:
                 return await self._summary(Path(folder), redactor, rung, middle)
         except ModelError as error:
@@ -328,7 +329,7 @@ def print_result(result: CompactionResult, *, as_json: bool) -> None:
         print_object(result.to_json())
         return
     print_text(result.to_text())
-    print_text("To get the new messages, add `--json > compacted.json`. The file itself is unchanged.")
+    print_text("To get the new messages, add `--json > compacted.json`. The input file is unchanged.")
 
 
 def print_object(value: Mapping[str, JsonValue]) -> None:

@@ -236,7 +236,7 @@ def _audit_lines(one: AgentCompactionAudits, sample: int) -> Iterator[str]:
         what = f"summary ({compaction.strategy})" if compaction.type == "summarised" else "marker"
         ends = f"{compaction.hidden[0]} to {compaction.hidden[-1]}" if compaction.hidden else "none"
         earlier = ", ".join(name[:SHORT_ID] for name in compaction.earlier)
-        over = f", some of them already hidden by {earlier}" if earlier else ""
+        over = f", some of them already hidden by earlier compactions: {earlier}" if earlier else ""
         hides = f"hides {len(compaction.hidden):,} messages, {ends}{over}"
         yield f"{one.agent}  {compaction.id[:SHORT_ID]}  {what} {hides}"
         yield from _table(_audit_by_kind(compaction), sample)
