@@ -173,8 +173,8 @@ async def test_a_text_that_took_too_long_twice_is_put_aside_and_told_and_not_tri
         assert (hung.timed_out, fine.timed_out) == (True, False)
         assert HOLDS not in hung.text
         assert "<PERSON_" in fine.text
-        assert build_redaction_notes(hung, fine, of="read_document of a.md") == (
-            f"1 text could not be redacted in time and was replaced by {hung.text} (read_document of a.md).",
+        assert build_redaction_notes(hung, fine, of="result of read_document for a.md") == (
+            f"1 text (result of read_document for a.md) could not be redacted in time and was replaced by {hung.text}.",
         )
         before = redactor.process_ids
         for place in (TextDestination.TOOL_RESULT, TextDestination.MODEL_OUTPUT, TextDestination.COMPRESSED):

@@ -242,7 +242,7 @@ async def test_people_are_told_which_document_was_put_aside_by_its_redacted_name
     documents = RedactedDocumentStore(bare_env.store, redactor)
     box = replace(bare_env.agent_deps, redactor=redactor, redacted_documents=documents).build_role_toolbox("research")
     site = await bare_env.make_tool_context()
-    put_aside = "1 text could not be redacted in time and was replaced by <UNREDACTED_TEXT_000000000000>"
+    put_aside = "could not be redacted in time and was replaced by <UNREDACTED_TEXT_000000000000>."
     for call in (
         make_tool_use("read_document", name=private),
         make_tool_use("read_document", "c2", name="plain.csv"),
@@ -250,7 +250,7 @@ async def test_people_are_told_which_document_was_put_aside_by_its_redacted_name
     ):
         assert "tide." not in (await box.run(call, site)).content
     assert list(dict.fromkeys(site.notes)) == [
-        f"{put_aside} (interviews/{NAME_PLACEHOLDER}.md).",
-        f"{put_aside} (plain.csv).",
+        f"1 text (interviews/{NAME_PLACEHOLDER}.md) {put_aside}",
+        f"1 text (plain.csv) {put_aside}",
     ]
     assert await redact_display_name(private, TextRedactor(redactor, titles="none"), READER.tenant) == "(no title)"

@@ -166,7 +166,7 @@ async def test_a_text_whose_redaction_hangs_twice_is_put_aside_without_another_a
     assert progress.phase is TaskPhase.DONE
     assert HANGS not in transcript.model_dump_json()
     (note,) = [one for one in progress.notes if "in time" in one]
-    assert note.startswith("1 text could not be redacted in time and was replaced by <UNREDACTED_TEXT_")
+    assert " could not be redacted in time and was replaced by <UNREDACTED_TEXT_" in note
     assert crew.calls.count(ModelCall("harbours", 1)) == 1
 
 

@@ -295,7 +295,7 @@ def build_redaction_notes(*texts: RedactionResult, of: str = "") -> tuple[str, .
         )
     named = f" ({truncate_redacted(of, NAMED_CHARACTERS, '…')})" if of else ""
     notes += [
-        f"1 text could not be redacted in time and was replaced by {text.text}{named}."
+        f"1 text{named} could not be redacted in time and was replaced by {text.text}."
         for text in texts
         if text.timed_out
     ]

@@ -234,8 +234,8 @@ class Toolbox:
         """Return how people see this call's result named: by its document, if it has one."""
         name = call.input.get(FILE_READING_TOOLS.get(call.name, ""))
         if not isinstance(name, str):
-            return call.name
-        return f"{call.name} of {await redact_display_name(name, self.redactor, ctx.run.tenant)}"
+            return f"result of {call.name}"
+        return f"result of {call.name} for {await redact_display_name(name, self.redactor, ctx.run.tenant)}"
 
 
 async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:
