@@ -160,7 +160,7 @@ def _least_for_a_call(attempt: LegAttempt, day: date) -> Amount:
     return Amount(tokens=round_up_to_step(least.tokens), micro_usd=round_up_to_step(least.micro_usd))
 
 
-CONTINUE_WITHOUT_IT = "Go on without this call, and say in your result what is missing because of that."
+CONTINUE_WITHOUT_IT = "Go on without this call, and say in your result what is missing without it."
 QUESTION_NOT_REDACTABLE = (
     f"A person has to approve this call, but the question to the person could not be redacted, so the call was not "
     f"carried out. {CONTINUE_WITHOUT_IT}"

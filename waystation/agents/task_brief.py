@@ -338,7 +338,8 @@ def render_answer_deadline(request: AgentTaskRequest) -> Sequence[SafeMarkup]:
     by = f"{ahead.answer_by:%Y-%m-%d %H:%M %Z}".strip()
     return [
         wrap_untrusted(
-            "deadline", f"{by}: after this time, the task waits for no one; submit before the budget is spent."
+            "deadline",
+            f"{by}: after this time, the task no longer waits for people's answers; submit before the budget is spent.",
         )
     ]
 

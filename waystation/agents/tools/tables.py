@@ -389,7 +389,7 @@ def _shown(result: QueryResult, characters: int) -> list[str]:
     lines, _ = select_page_lines([*heading, *map(_row, result.rows)], characters)
     shown = max(0, len(lines) - len(heading))
     count = "more rows than can be counted" if result.row_count is None else f"{result.row_count:,} rows"
-    rest = "" if result.row_count == shown else f", the first {shown} shown; filter, aggregate or use OFFSET for others"
+    rest = "" if result.row_count == shown else f", the first {shown} shown; filter, aggregate or use OFFSET for more"
     return [count + rest, *lines]
 
 
