@@ -183,7 +183,7 @@ async def ask_at_terminal(client: Client, task_id: str, approval: ApprovalView) 
 async def _ask_for_money(client: Client, task_id: str, approval: ApprovalView) -> None:
     asks = f"Grant {approval.agent} {format_amount(approval.requested)}? [y]es, an amount, "
     if approval.reason:
-        asks = f"Let {approval.agent} make model calls again? [y]es, "
+        asks = f"Let {approval.agent} continue? [y]es, "
     while True:
         typed = await _typed(client, task_id, approval, f"{asks}[d]eny and deliver what the agent has, [l]ater:")
         match typed.lower():
