@@ -327,7 +327,7 @@ def test_doctor_names_what_others_can_use_and_how_to_close_it(shared: Path) -> N
     assert check_exposure(Settings(home=home)) == (True, f"no other user can access {home}")
     assert check_exposure(Settings(home=home, metrics_address="127.0.0.1:9464")) == (
         True,
-        f"no other user can access {home}; every user of this machine can reach metrics at 127.0.0.1:9464",
+        f"no other user can access {home}; every user of this machine can reach the metrics at 127.0.0.1:9464",
     )
     home.chmod(0o755)
     closed, said = check_exposure(Settings(home=home))

@@ -111,7 +111,7 @@ def _ports(settings: Settings) -> tuple[str, ...]:
             found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc} (only with its secret path)")
         if run.pages:
             found.append(f"the web pages at {urlsplit(run.pages).netloc} (only with the token in the private link)")
-    more = (("health", settings.health_address), ("metrics", settings.metrics_address))
+    more = (("the health check", settings.health_address), ("the metrics", settings.metrics_address))
     return (*found, *(f"{what} at {address}" for what, address in more if address is not None))
 
 
