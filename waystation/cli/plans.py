@@ -41,7 +41,8 @@ def plan(
     task: TaskArgument,
     edit: Annotated[bool, typer.Option("--edit", help="Edit the plan in $EDITOR, and submit the result.")] = False,
     file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Submit this YAML file as the plan, in the printed format.")
+        Path | None,
+        typer.Option(metavar="FILE", help="YAML file to submit as the plan, in the format that this command prints."),
     ] = None,
     note: NoteOption = "",
     by: ByOption = None,
@@ -97,7 +98,8 @@ def edit_in_editor(text: str) -> str | None:
             subprocess.run([*editor, str(file)], check=True)
         except (OSError, subprocess.CalledProcessError) as error:
             raise BadInput(
-                f"the editor {editor[0]} failed, and nothing was sent: set EDITOR to another one, or use --file"
+                f"the editor {editor[0]} failed, and nothing was sent: set VISUAL or EDITOR to another editor, or use "
+                "--file"
             ) from error
         written = read_plan_file(file)
     return written if written.strip() != text.strip() else None

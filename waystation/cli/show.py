@@ -156,7 +156,7 @@ def cost(
     task: TaskArgument,
     actions: Annotated[
         bool,
-        typer.Option("--actions", help="Also count the task's Temporal actions. Reads its history from the server."),
+        typer.Option("--actions", help="Also count the task's Temporal actions, from its history on the server."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
