@@ -132,7 +132,8 @@ class ScheduledRunOutcome(Value):
     @property
     def text(self) -> str:
         """The outcome in words."""
-        return ", ".join(filter(None, (self.outcome, self.task_id, self.reason)))
+        outcome = "over the monthly budget" if self.outcome == "over the month" else self.outcome
+        return ", ".join(filter(None, (outcome, self.task_id, self.reason)))
 
 
 class ScheduledRunBeginning(Value):
