@@ -52,7 +52,8 @@ UNREACHED_LOCATIONS = (
     UnreachedLocation(location="copies of reports", description="exported, sent and printed copies of reports"),
     UnreachedLocation(
         location="other machines",
-        description="files of reports and plans in home folders of other machines, until you run this command there",
+        description="files of reports and plans in home folders of other machines, until you run "
+        "`waystation privacy erase` there",
     ),
     UnreachedLocation(
         location="encrypted reasoning", description="reasoning that the provider of a model has encrypted"
