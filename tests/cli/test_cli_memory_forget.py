@@ -19,7 +19,7 @@ from waystation.runtime.store_setup import open_store
 def test_one_kind_of_choice_has_to_be_made(ended_id: str, given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert ended_id
     assert run(["memory", "forget", *given]) == 2
-    asked = "exactly one of --session S, --task T and --all-of-tenant, or --before DATE\n"
+    asked = "one of --session S, --task T and --all-of-tenant; or --before DATE, alone or with --session S\n"
     assert capsys.readouterr().err.endswith(asked)
 
 
@@ -86,7 +86,7 @@ def test_the_older_name_does_the_same(ended_id: str, capsys: pytest.CaptureFixtu
             "--before takes a date (2026-11-01), a date and time (2026-11-01T07:00) or how long ago (2d), "
             "not '2026-02-30'",
         ),
-        (["--before", "2999-01-01"], "--before 2999-01-01 is in the future: it is "),
+        (["--before", "2999-01-01"], "--before 2999-01-01 is in the future: the present time is "),
         (["--before", "2020-01-01"], "no task in this store matches"),
         (["--task", "task-1", "--before", "2020-01-01"], "--task names one task, and --before does not apply to it"),
     ],
@@ -118,7 +118,7 @@ def test_what_was_forgotten_is_counted_by_kind_with_what_still_has_it() -> None:
 def test_what_remains_is_said_as_it_is_for_these_settings(tmp_path: Path) -> None:
     embedded = Settings(home=tmp_path)
     assert describe_remaining_data(embedded, everything=True) == (
-        "The Temporal server deletes histories a moment later.",
+        "The Temporal server needs a moment to delete the histories.",
         "Backups of the database, memory and Temporal still contain the forgotten data.",
     )
     servers = Settings(home=tmp_path, qdrant_url="http://q:6333", store_url="postgresql://u@h/d")

@@ -110,7 +110,7 @@ def test_a_value_that_no_rule_recognises_is_looked_for_as_written_and_that_is_sa
     assert run(["privacy", "find", "What does"]) == OK
     told = capsys.readouterr()
     assert "No rule recognises this value." in told.err
-    assert "its exact text, the type LOCATION and PERSON, and placeholders" in told.err
+    assert "its exact text, its placeholders of the types LOCATION and PERSON, and all" in told.err
     assert "1  requests" in told.out
 
 

@@ -45,7 +45,7 @@ def test_each_source_on_a_page_is_shown_unless_its_page_has_private_values(
     assert (kind, b64decode(content)[:4]) == ("data:image/png;base64", b"\x89PNG")
     assert "img-src data:" in str(page.find("meta", attrs={"http-equiv": True}))
     assert "no picture for source [2]: page 2 has private values, which a picture would show" in said
-    assert "no picture for source [3]: line 1 of notes.md is not on a page of a PDF" in said
+    assert "no picture for source [3]: the passage cited from notes.md (line 1) is not on a page of a PDF" in said
     assert "[4]" not in said
 
 
@@ -72,7 +72,8 @@ def test_without_the_file_that_was_submitted_there_is_no_picture(
     assert page.find("img") is None
     assert "img-src" not in str(page)
     assert (
-        "no picture for source [1]: its file is not among the given ones, or has changed since it was submitted" in said
+        "no picture for source [1]: the file of this source was not given, or has changed since it was submitted"
+        in said
     )
 
 
@@ -82,7 +83,7 @@ def test_there_are_at_most_so_many_pictures(
     monkeypatch.setattr(passage_pictures, "MAX_PICTURES", 0)
     page, said = export_html(task_id, folder, capfd)
     assert page.find("img") is None
-    assert "no picture for source [1]: a report can have 0 pictures" in said
+    assert "no picture for source [1]: a report can have at most 0 pictures" in said
 
 
 def test_under_the_strict_policy_no_picture_is_exported_and_only_html_has_them(

@@ -46,7 +46,7 @@ def test_an_operator_migrates_an_empty_database_once(empty_url: str, capsys: pyt
     assert "the database is empty" in said
     assert told(["list"], capsys)[0] == 1
     assert told(["store", "migrate"], capsys) == (0, f"Upgraded from an empty database to schema {REVISION}.\n")
-    assert told(["store", "migrate"], capsys) == (0, f"The schema is already {REVISION}: nothing to do.\n")
+    assert told(["store", "migrate"], capsys) == (0, f"The database already has schema {REVISION}: nothing to do.\n")
     code, said = told(["store", "status", "--json"], capsys)
     status = json.loads(said)
     assert code == 0
@@ -113,8 +113,9 @@ def test_reseal_says_what_it_rewrote(
     assert told(["store", "reseal"], capsys) == (
         0,
         "0 texts rewritten: encrypted with the present key, each bound to its row.\n"
-        "0 proofs of ownership rewritten.\n"
-        "Vault: 0 originals, 1 secret of tool servers and 0 session proofs rewritten with the present key.\n",
+        "Rewritten: 0 proofs of who owns tasks, agent runs and texts.\n"
+        "Vault, rewritten with the present key: 0 originals, 1 secret of tool servers, and 0 proofs of the sessions in "
+        "which values occurred.\n",
     )
     code, said = told(["store", "reseal", "--json"], capsys)
     assert (code, json.loads(said)) == (

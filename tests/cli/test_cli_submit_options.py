@@ -99,8 +99,8 @@ def test_what_happens_while_no_one_answers_is_printed(capsys: pytest.CaptureFixt
         top_up=TopUpPolicy(amount=Amount(tokens=50_000), times=3), answer_within=timedelta(days=7)
     )
     assert (
-        "While no one answers: grants of 50,000 tokens, up to 3 times; each request waits 7 days; the request "
-        "then counts as denied\n"
+        "While no one answers: automatic grants of 50,000 tokens, up to 3 times; each request waits 7 days; the "
+        "request then counts as denied\n"
     ) in printed(capsys, unattended=decided)
     until = UnattendedPolicy(answer_by=datetime(2026, 11, 30, 7, tzinfo=UTC), at_deadline="wait")
     assert "each request waits until 2026-11-30 07:00 UTC; the request is then marked overdue" in printed(

@@ -49,8 +49,8 @@ of these, compactions
 
 96.4% of the input was read from the provider's cache
 counts as spent: 556,824 tokens (uncached input, cache writes and output)
-together with calls that may have been billed without a reply: 565,824 tokens and $12.345693
-research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
+counts as spent, including calls that may have been billed without a reply: 565,824 tokens and $12.345693
+research-1: call turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 """)
 
 
@@ -72,7 +72,7 @@ def test_searches_of_the_web_stand_below_what_they_cost() -> None:
     searching = make_paid_turn("research-1", kind="search").charge
     charge = searching.replace(usage=Usage(input=9, searches=3))
     lines = format_cost_report(build_cost_breakdown([AgentCharge(agent="research-1", charge=charge)]), 80).splitlines()
-    assert lines[-1] == "web searches by the provider, included in this cost: 3"
+    assert lines[-1] == "web searches by the provider, included in the cost: 3"
     assert "searches" not in format_cost_report(paid(), 80)
 
 
@@ -103,8 +103,8 @@ of these, compactions
 
 96.4% of the input was read from the provider's cache
 counts as spent: 556,824 tokens (uncached input, cache writes and output)
-together with calls that may have been billed without a reply: 565,824 tokens and $12.345693
-research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
+counts as spent, including calls that may have been billed without a reply: 565,824 tokens and $12.345693
+research-1: call turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 """)
 
 
@@ -117,7 +117,7 @@ def test_an_unknown_price_is_said_of_its_lines_and_of_the_total() -> None:
 
 
 def test_a_task_that_called_no_model_has_no_bill() -> None:
-    assert format_cost_report(build_cost_breakdown([]), 80) == "nothing yet: no model was called"
+    assert format_cost_report(build_cost_breakdown([]), 80) == "no cost yet: no model was called"
 
 
 def unanswered(model: str, worst: Amount) -> UnansweredCall:
@@ -128,7 +128,7 @@ def test_calls_without_a_reply_are_the_bill_where_there_is_nothing_else() -> Non
     tokens = Amount(tokens=29_487)
     assert format_cost_report(build_cost_breakdown([], [unanswered("local::m", tokens)]), 80) == snapshot("""\
 no model call has a reply yet
-plan: plan-1 has no reply so far; possibly billed, 29,487 tokens at most
+plan: call plan-1 has no reply so far; possibly billed, 29,487 tokens at most
 price unknown: local::m; add prices to a file and set WAYSTATION_PRICES to its path\
 """)
     priced = format_cost_report(

@@ -25,7 +25,7 @@ from waystation.tasks.view import TaskView
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 COMPACTED = (
-    "research-1 compacted (c1): COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6 still waiting), 2 redactions"
+    "research-1: compaction c1 COMPRESSED, 9,100 to 4,300 tokens, 6 passages for memory (6 still waiting), 2 redactions"
 )
 
 
@@ -48,7 +48,7 @@ model claude-sonnet-5-5
 step        role      state    legs  spent  limit  why
 research-1  research  paused   2     29.5k  30k
 writing     writing   waiting  0     0      -
-research-1 compacted (c1): COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6 still waiting), 2 redactions
+research-1: compaction c1 COMPRESSED, 9,100 to 4,300 tokens, 6 passages for memory (6 still waiting), 2 redactions
 To undo a compaction: waystation restore task-0123456789abcdef --agent research-1 --compaction c1
 Note: memory is down
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
@@ -207,7 +207,7 @@ task-0123456789abcdef  paused  Which licences [red]do[/red] they carry?
 $0.123456; 71% of the input cached; model claude-sonnet-5-5
 step        role      state   legs  spent  limit  why
 research-1  research  paused  2     $0.45  $0.50
-research-1 compacted (c1): COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6 still waiting), 2 redactions
+research-1: compaction c1 COMPRESSED, 9,100 to 4,300 tokens, 6 passages for memory (6 still waiting), 2 redactions
 To undo a compaction: waystation restore task-0123456789abcdef --agent research-1 --compaction c1
 Note: memory is down
 research-1 asks for $0.50 more: it has spent $0.45 of $0.50

@@ -166,7 +166,7 @@ def test_the_text_has_summaries_at_their_place_the_outermost_first() -> None:
         "[m6] assistant",
         "── mask cccccccc hides tool results in 1 message: m7",
     ]
-    assert headings[9:11] == ["[m7] user · result of c3 masked by mask cccccccc", "[m8] assistant · pinned"]
+    assert headings[9:11] == ["[m7] user · result of call c3 masked by mask cccccccc", "[m8] assistant · pinned"]
 
 
 def test_the_text_marks_what_was_undone() -> None:

@@ -140,7 +140,8 @@ async def test_a_task_that_has_the_person_and_runs_is_named(server: TemporalClie
         async with open_person_search(settings, NAME, "PERSON") as search:
             found = await search.find_locations()
         with pytest.raises(
-            BadInput, match=rf"^{make_task_id(ASKED)} mentions this person and is running: `waystation cancel"
+            BadInput,
+            match=rf"^{make_task_id(ASKED)} mentions this person and is running: stop it with `waystation cancel",
         ):
             await require_tasks_finished(client, settings, found)
         gate.opened.set()

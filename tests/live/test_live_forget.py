@@ -101,7 +101,7 @@ async def test_a_task_that_runs_is_not_forgotten(server: TemporalClient, tmp_pat
         counter = TaskSubmitter(server, parts.store)
         await counter.submit(ASKED)
         await gate.reached.wait()
-        with pytest.raises(BadInput, match=rf"^{make_task_id(ASKED)} is running: `waystation cancel"):
+        with pytest.raises(BadInput, match=rf"^{make_task_id(ASKED)} is running: stop it with `waystation cancel"):
             await select_task_ids(client, settings, TaskSelection(all_of_tenant=True))
         gate.opened.set()
         await counter.get_task_handle().result()

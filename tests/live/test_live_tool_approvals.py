@@ -102,7 +102,7 @@ async def test_a_grant_of_tokens_for_a_call_has_no_effect_and_says_why(
         await at.task.signal(DENY_BUDGET, {"request_id": request.request_id, "finish": "cancel"})
         progress = await at.task.result()
     (refusal,) = progress.rejected_messages
-    assert refusal.reason == "harbours-1 asks to call send_letter, not for budget: approve it without an amount"
+    assert refusal.reason == "request harbours-1 asks to call send_letter, not for budget: approve it without an amount"
     assert progress.phase is TaskPhase.CANCELLED
     assert progress.budget.reserved == Amount()
     assert at.tool.sent == []

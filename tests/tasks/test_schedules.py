@@ -63,8 +63,8 @@ def test_a_run_fits_into_a_month_with_all_that_it_may_spend() -> None:
     assert find_month_overrun_reason(Limit(), Amount(tokens=10**9), budget) == ""
     assert find_month_overrun_reason(Limit(tokens=1_000_000), Amount(tokens=800_000), budget) == ""
     assert find_month_overrun_reason(Limit(tokens=1_000_000), Amount(tokens=800_001), budget) == snapshot(
-        "this month's runs have spent or reserved 800,001 tokens, and another 200,000 tokens would exceed the ceiling "
-        "of 1,000,000 tokens a month"
+        "this month's runs have spent or reserved 800,001 tokens, and another 200,000 tokens would exceed the monthly "
+        "budget of 1,000,000 tokens"
     )
 
 
@@ -99,7 +99,7 @@ def test_a_note_says_how_often_it_failed_and_what_to_do() -> None:
     ],
 )
 def test_a_ceiling_in_a_unit_in_which_no_run_is_limited_lets_none_begin(monthly: Limit, budget: Limit) -> None:
-    assert "in the same unit" in find_month_overrun_reason(monthly, Amount(), budget)
+    assert "but the budget of each run is" in find_month_overrun_reason(monthly, Amount(), budget)
     month = MonthlyBudget(schedule_id="s", limit=monthly, at=NOON, amounts={})
     assert month.find_overrun_reason((), budget)
 
@@ -145,7 +145,7 @@ weekly  0 7 * * 1 UTC  on
   /srv/fees; session S; 200,000 tokens for each run
   you are asked when the budget is spent
   grants may raise the budget to 400,000 tokens
-  while no one answers: grants of 50,000 tokens, up to 3 times
+  while no one answers: automatic grants of 50,000 tokens, up to 3 times
   next: -; last: -
 lost    paused (why)
   the question is no longer in the store: remove the schedule and add it again

@@ -185,16 +185,16 @@ def test_a_run_that_works_again_after_its_task_has_ended_waits_for_nothing() -> 
     [
         (
             {"request_id": f"{AGENT}-1", "tokens": 5_000},
-            f"{AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
+            f"request {AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
         ),
         (
             {"request_id": f"{AGENT}-1", "usd": 0.5},
-            f"{AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
+            f"request {AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
         ),
-        ({}, f"{AGENT}-1 asks to call fs__write_file: look at the call, then answer with its request_id"),
+        ({}, f"request {AGENT}-1 asks to call fs__write_file: look at the call, then answer with this request_id"),
         (
             {"request_id": f"{AGENT}-1", "action": "fs__delete"},
-            f"{AGENT}-1 asks to call fs__write_file, not the tool that `action` names",
+            f"request {AGENT}-1 asks to call fs__write_file, not the tool that `action` names",
         ),
     ],
 )

@@ -41,12 +41,13 @@ RequestsOption = Annotated[
     typer.Option(
         "--request",
         metavar="ID",
-        help="Id of a request to answer; repeatable. Optional if only one request is open, except to approve a tool "
-        "call.",
+        help="Id of a request to answer; repeatable. Optional if only one request is open, but always needed to "
+        "approve a tool call.",
     ),
 ]
 AllOption = Annotated[
-    bool, typer.Option("--all", help="Answer all open budget requests at once; tool calls and plans stay open.")
+    bool,
+    typer.Option("--all", help="Answer all open budget requests; requests about tool calls and plans stay open."),
 ]
 NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="Note for the audit log.")]
 DenialNoteOption = Annotated[
@@ -104,7 +105,11 @@ TopUpOption = Annotated[
 ]
 ThenOption = Annotated[
     Deadline | None,
-    typer.Option("--then", metavar="ACTION", help="At the deadline: partial (deliver what is done; default) or wait."),
+    typer.Option(
+        "--then",
+        metavar="ACTION",
+        help="When --answer-by has passed: partial (deliver what is done; default) or wait.",
+    ),
 ]
 ModeOption = Annotated[
     BudgetMode | None,
@@ -240,7 +245,7 @@ def parse_past_moment(text: str | None, option: str, now: datetime) -> datetime 
     """Parse a time in the past, or an age. Raises BadInput."""
     found = parse_moment_or_age(text, option, now)
     if found is not None and found.astimezone(UTC) > now:
-        raise BadInput(f"{option} {text} is in the future: it is {now:%Y-%m-%dT%H:%M} now")
+        raise BadInput(f"{option} {text} is in the future: the present time is {now:%Y-%m-%dT%H:%M}")
     return found
 
 

@@ -41,7 +41,8 @@ def plan(
     task: TaskArgument,
     edit: Annotated[bool, typer.Option("--edit", help="Edit the plan in $EDITOR, and submit the result.")] = False,
     file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Submit this YAML file as the plan, in the printed format.")
+        Path | None,
+        typer.Option(metavar="FILE", help="YAML file to submit as the plan, in the format that this command prints."),
     ] = None,
     note: NoteOption = "",
     by: ByOption = None,
@@ -97,7 +98,8 @@ def edit_in_editor(text: str) -> str | None:
             subprocess.run([*editor, str(file)], check=True)
         except (OSError, subprocess.CalledProcessError) as error:
             raise BadInput(
-                f"the editor {editor[0]} failed, and nothing was sent: set EDITOR to another one, or use --file"
+                f"the editor {editor[0]} failed, and nothing was sent: set VISUAL or EDITOR to another editor, or use "
+                "--file"
             ) from error
         written = read_plan_file(file)
     return written if written.strip() != text.strip() else None
@@ -124,8 +126,8 @@ def _remarks(planned: PlannedTask) -> list[str]:
         )
     if seen is not None:
         lines.append(
-            f"In {format_count(seen.tasks, 'earlier task')}, a step typically took {seen.median:,} tokens, and 80% of "
-            f"the steps took {seen.minimum:,} to {seen.maximum:,}."
+            f"In {format_count(seen.tasks, 'earlier task')}, an average step took {seen.median:,} tokens (median of "
+            f"the tasks); in 80% of the tasks, it took {seen.minimum:,} to {seen.maximum:,}."
         )
     if names:
         lines.append(f"Agents may read {', '.join(' '.join(name.split()) for name in names[:MENTIONED])}{more}.")

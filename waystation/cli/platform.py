@@ -73,7 +73,7 @@ async def run_platform_locally(settings: Settings) -> AsyncGenerator[RunFile]:
             if not await ensure_search_attributes(server.client):
                 print_message(
                     "Search attributes on the Temporal server have the names that Waystation uses, but other types. "
-                    "Tasks run without search attributes, so you cannot filter by them in the Temporal UI."
+                    "Tasks run without search attributes, so the Temporal UI cannot filter tasks by these attributes."
                 )
             async with serve_pages(settings, partial(_without_pages, settings)) as pages, run_local_workers(settings):
                 await _until_polled(server)
@@ -158,7 +158,9 @@ def _lock_path(settings: Settings) -> Path:
 def _runs_already(settings: Settings) -> BadInput:
     found = read_run_file(settings.run_file)
     state = f"running: {found.ui_url}" if found is not None and found.is_server_alive else "starting"
-    return BadInput(f"the platform is already {state} (`waystation status`, `waystation down`)")
+    return BadInput(
+        f"the platform is already {state} (`waystation status` shows its state, `waystation down` stops it)"
+    )
 
 
 async def _orphan_ended(settings: Settings) -> None:
@@ -380,7 +382,7 @@ def _text(found: StatusJson) -> str:
     else:
         where = f"does not answer at {found.address}" if found.address else "not running"
         ours = "`waystation up` starts a server"
-        theirs = "start it, or run `waystation up` without TEMPORAL_ADDRESS and a Temporal profile"
+        theirs = "start the server, or unset TEMPORAL_ADDRESS and TEMPORAL_PROFILE and run `waystation up`"
         hint = theirs if has_server_in_environment() else ours
         rows += [("Temporal server", f"{where}; {hint}")]
     if found.pages:

@@ -154,7 +154,7 @@ ValueArgument = Annotated[
 ]
 TypeOption = Annotated[
     str | None,
-    typer.Option("--type", metavar="TYPE", help="Type of a value that no rule recognises, like PHONE."),
+    typer.Option("--type", metavar="TYPE", help="Type of the value, like PHONE, if no rule recognises the value."),
 ]
 MAX_NEAR_VALUES = 20
 """Maximum number of related values that are shown."""
@@ -211,8 +211,8 @@ def print_search_limits(found: PersonLocations) -> None:
     """Print what was not searched for, and where."""
     if not found.recognised:
         print_message(
-            "No rule recognises this value. The search used its exact text, the type "
-            f"{' and '.join(found.types)}, and placeholders whose originals contain it; "
+            "No rule recognises this value. The search used its exact text, its placeholders of the types "
+            f"{' and '.join(found.types)}, and all placeholders whose originals contain the value; "
             "--type searches for another type."
         )
     if found.finding:
@@ -367,7 +367,8 @@ class _Desk:
         await require_tasks_finished(self.client, settings, found)
         await _say_earlier(search)
         print_message(format_found_places(found))
-        question = f"Replace all of this with {ERASED_MARKER}{which}? This cannot be undone. [y/N]"
+        value_name = told_as or "this value"
+        question = f"Replace {value_name} with {ERASED_MARKER} in all these places? This cannot be undone. [y/N]"
         if not self.options.yes and not await ask_confirmation(question):
             print_message(f"Nothing was erased{which}.")
             return None

@@ -278,10 +278,10 @@ def format_compaction(compaction: AgentCompactionView) -> str:
     """Format one compaction in one line."""
     waiting = f" ({compaction.passages_waiting} still waiting)" if compaction.passages_waiting else ""
     # A compaction that freed nothing has no id to name.
-    name = f" ({compaction.id[:SHORT_ID]})" if compaction.status.made_room else ""
+    name = f" {compaction.id[:SHORT_ID]}" if compaction.status.made_room else ""
     return (
-        f"{compaction.agent} compacted{name}: {compaction.status}, {compaction.tokens_before:,} to "
-        f"{compaction.tokens_after:,} tokens, {format_count(compaction.passages, 'passage')} kept{waiting}, "
+        f"{compaction.agent}: compaction{name} {compaction.status}, {compaction.tokens_before:,} to "
+        f"{compaction.tokens_after:,} tokens, {format_count(compaction.passages, 'passage')} for memory{waiting}, "
         f"{format_count(compaction.redactions, 'redaction')}"
     )
 
@@ -450,7 +450,7 @@ def format_cost_report(bill: CostBreakdown, width: int) -> str:
     reused = () if bill.reused is None else bill.reused.format_sentences(bill.reused.agents)
     if not bill.lines:
         silent = ["no model call has a reply yet", *_open(bill)]
-        return "\n".join([*(silent if bill.possibly_billed else ["nothing yet: no model was called"]), *reused])
+        return "\n".join([*(silent if bill.possibly_billed else ["no cost yet: no model was called"]), *reused])
     sections = _sections(bill)
     table = _bill_table(sections)
     fits = max(len(line) for line in table) <= width
@@ -543,11 +543,13 @@ def _remarks(bill: CostBreakdown) -> list[str]:
     usage = bill.total.usage
     if bill.possibly_billed:
         remarks.insert(
-            0, f"together with calls that may have been billed without a reply: {format_amount(bill.counted)}"
+            0,
+            "counts as spent, including calls that may have been billed without a reply: "
+            f"{format_amount(bill.counted)}",
         )
     remarks.insert(0, f"counts as spent: {usage.fresh:,} tokens (uncached input, cache writes and output)")
     if usage.searches:
-        remarks.append(f"web searches by the provider, included in this cost: {usage.searches:,}")
+        remarks.append(f"web searches by the provider, included in the cost: {usage.searches:,}")
     if usage.estimated:
         remarks.append(
             f"estimated upper bound, because the endpoint did not report the usage: {usage.estimated:,} tokens"
@@ -571,7 +573,7 @@ def _open(bill: CostBreakdown) -> list[str]:
     """Format calls without a reply, which are in progress or will never have one, and models without a price."""
     named = f"{UNPRICED}: {', '.join(bill.unpriced_models)}; add prices to a file and set WAYSTATION_PRICES to its path"
     return [
-        f"{call.agent}: {call.intent.key} has no reply so far; possibly billed, "
+        f"{call.agent}: call {call.intent.key} has no reply so far; possibly billed, "
         f"{format_amount(call.intent.worst_case)} at most"
         for call in bill.possibly_billed
     ] + ([named] if bill.unpriced_models else [])

@@ -124,7 +124,7 @@ def _remarks(message: MessageView, kinds: dict[str, str]) -> Iterator[str]:
     if message.hidden_by:
         yield _by("hidden", message.hidden_by, kinds)
     for call, mask in message.masked_by.items():
-        yield f"result of {call} {_by('masked', mask, kinds)}"
+        yield f"result of call {call} {_by('masked', mask, kinds)}"
     if message.pinned:
         yield "pinned"
 

@@ -107,7 +107,9 @@ def add(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name: lower-case letters, digits and hyphens; default: generated."),
+        typer.Option(
+            metavar="NAME", help="Name of the schedule: lower-case letters, digits and hyphens; default: generated."
+        ),
     ] = None,
     zone: Annotated[str, typer.Option(metavar="ZONE", help="Time zone of --cron, like Europe/Oslo.")] = "UTC",
     overlap: Annotated[
@@ -232,9 +234,12 @@ async def _resumed(name: str, note: str) -> None:
 def run_now(name: NameArgument) -> None:
     """Start a run now, even if the schedule is paused."""
     if asyncio.run(_run(name)):
-        print_message(f"Requested a run of {name}. `waystation schedule list` shows its result.")
+        print_message(f"Requested a run of schedule {name}. `waystation schedule list` shows its result.")
     else:
-        print_message(f"Requested a run of {name}. Another run is in progress: the schedule's --overlap decides.")
+        print_message(
+            f"Requested a run of schedule {name}. Another run is in progress, so the schedule's --overlap decides "
+            "whether and when this one starts."
+        )
 
 
 async def _run(name: str) -> bool:

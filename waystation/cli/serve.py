@@ -198,12 +198,12 @@ async def _serve(settings: Settings, identities: Authenticator, listener: socket
         stop_on_signals()
         print_text(get_sign_in_url(access))
         if names:
-            print_message("Ctrl-C stops.")
+            print_message("Press Ctrl-C to stop.")
         else:
             print_text(format_assistant_endpoint(access))
             print_message(
                 "Open the first link in your browser, and keep it private. The second link is for assistants (MCP). "
-                "Ctrl-C stops."
+                "Press Ctrl-C to stop."
             )
         await server.serve_until_cancelled(listener)
     print_message("Stopped.")
@@ -378,8 +378,8 @@ def set_secret(name: SecretArgument) -> None:
         )
     asyncio.run(_keep(name, _typed(name)))
     print_message(
-        f"Stored {name}. Refer to it as ${{secret:{name}}} in the config file of the tool servers. Running workers use "
-        "it after a restart."
+        f"Stored secret {name}. Refer to it as ${{secret:{name}}} in the config file of the tool servers. Running "
+        "workers use it after a restart."
     )
 
 
@@ -400,7 +400,7 @@ def forget_secret(name: SecretArgument) -> None:
     """Delete a secret. Running workers keep it until they stop."""
     if not asyncio.run(_forgotten(name)):
         raise BadInput(f"there is no secret {name!r}: `waystation secrets list` shows all names")
-    print_message(f"Deleted {name}. Running workers keep it until they stop.")
+    print_message(f"Deleted secret {name}. Running workers keep it until they stop.")
 
 
 @asynccontextmanager

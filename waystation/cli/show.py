@@ -156,7 +156,7 @@ def cost(
     task: TaskArgument,
     actions: Annotated[
         bool,
-        typer.Option("--actions", help="Also count the task's Temporal actions. Reads its history from the server."),
+        typer.Option("--actions", help="Also count the task's Temporal actions, from its history on the server."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -253,14 +253,14 @@ def report(
         typer.Option(
             "--pictures",
             metavar="PATH",
-            help="For html: file or folder of cited PDFs and pictures, to show each passage on its page; repeatable.",
+            help="For html: cited PDF or picture, or a folder of them, to show each passage on its page; repeatable.",
         ),
     ] = None,
     passages: Annotated[
         bool,
         typer.Option(
             "--passages",
-            help="For html: show below each source what is cited: lines, a workbook's cells or a part of an e-mail.",
+            help="For html: below each source, show the cited lines, cells of a workbook or part of an e-mail.",
         ),
     ] = False,
     brief: Annotated[

@@ -37,7 +37,7 @@ def migrate_store(as_json: JsonOption = False) -> None:
     if as_json:
         print_json(done)
     elif done.before == done.after:
-        print_text(f"The schema is already {done.after}: nothing to do.")
+        print_text(f"The database already has schema {done.after}: nothing to do.")
     else:
         print_text(
             f"Upgraded from {f'schema {done.before}' if done.before else 'an empty database'} to schema {done.after}."
@@ -51,8 +51,8 @@ def reseal_store(
         typer.Option(
             "--accept-refused",
             help="Also rewrite what the store refuses to read: plain-text rows of an encrypted store, rows encrypted "
-            "with keys that an earlier `reseal` retired, and a database that no longer records that it was "
-            "encrypted or rewritten.",
+            "with keys that an earlier `reseal` retired, and a database in which the record of encryption or of an "
+            "earlier `reseal` is missing.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -78,9 +78,10 @@ def format_reseal_report(report: ResealReport, *, encrypts: bool) -> str:
     lines = [
         f"{format_count(report.texts, 'text')} rewritten"
         + (": encrypted with the present key, each bound to its row." if encrypts else " as plain text."),
-        f"{format_count(report.owner_proofs, 'proof')} of ownership rewritten.",
-        f"Vault: {format_count(vault.originals, 'original')}, {format_count(vault.secrets, 'secret')} of tool servers "
-        f"and {format_count(vault.session_proofs, 'session proof')} rewritten with the present key.",
+        f"Rewritten: {format_count(report.owner_proofs, 'proof')} of who owns tasks, agent runs and texts.",
+        f"Vault, rewritten with the present key: {format_count(vault.originals, 'original')}, "
+        f"{format_count(vault.secrets, 'secret')} of tool servers, and {format_count(vault.session_proofs, 'proof')} "
+        "of the sessions in which values occurred.",
     ]
     if vault.unreadable:
         lines.append(
@@ -126,10 +127,9 @@ def show_status(as_json: JsonOption = False) -> None:
         print_json(status)
     else:
         print_text(f"{status.backend} at {status.place}")
-        print_text(f"store {status.store_id or 'none yet'}")
-        print_text(
-            f"schema {status.schema_here or 'none yet'}; this version of Waystation needs {status.schema_needed}"
-        )
+        print_text(f"store {status.store_id}" if status.store_id else "no store yet")
+        schema = f"schema {status.schema_here}" if status.schema_here else "no schema yet"
+        print_text(f"{schema}; this version of Waystation needs schema {status.schema_needed}")
         if status.encrypted or status.plain:
             print_text(f"{status.encrypted:,} texts encrypted, {status.plain:,} plain")
         print_text(status.finding)

@@ -229,7 +229,7 @@ def _print_skipped(items: Sequence[SkippedItem], most: int) -> None:
     for item in items[:most]:
         print_message(f"Skipped {item.name}: {item.reason}")
     if len(items) > most:
-        print_message(f"Skipped {len(items) - most} more: --verbose names all of them.")
+        print_message(f"Skipped {len(items) - most} more items: --verbose names all of them.")
 
 
 async def _submit(
@@ -398,7 +398,8 @@ def format_unattended_policy(decided: UnattendedPolicy) -> str:
     parts: list[str] = []
     if decided.top_up is not None:
         parts.append(
-            f"grants of {format_amount(decided.top_up.amount)}, up to {format_count(decided.top_up.times, 'time')}"
+            f"automatic grants of {format_amount(decided.top_up.amount)}, up to "
+            f"{format_count(decided.top_up.times, 'time')}"
         )
     end = (
         "the request then counts as denied"

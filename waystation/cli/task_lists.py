@@ -253,7 +253,10 @@ def spending(
     until: Annotated[str | None, typer.Option(metavar="DATE", help="Last day; default: today.")] = None,
     session: Annotated[str | None, typer.Option(metavar="NAME", help="Only tasks of this session.")] = None,
     by: Annotated[
-        SpendingGrouping, typer.Option(metavar="GROUP", help="What each line sums up: a task, session, agent or model.")
+        SpendingGrouping,
+        typer.Option(
+            metavar="GROUP", help="What each line sums up: task, session, agent (all agents of a role) or model."
+        ),
     ] = "model",
     as_json: JsonOption = False,
 ) -> None:

@@ -218,8 +218,8 @@ def format_agent_tools(agents: Sequence[AgentTools]) -> str:
 
 def _lines(agent: AgentTools) -> Iterator[str]:
     yield (
-        f"{agent.agent}, {agent.phase}: {len(agent.shown)} tools, {agent.tokens:,} tokens; room for added tools: "
-        f"{agent.budget:,} tokens"
+        f"{agent.agent}, {agent.phase}: {len(agent.shown)} tools, {agent.tokens:,} tokens; tools of tool "
+        f"servers and plug-ins may take {agent.budget:,} tokens"
     )
     width = max((len(tool.name) for tool in (*agent.shown, *agent.hidden)), default=0)
     for tool in agent.shown:

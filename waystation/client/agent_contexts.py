@@ -381,7 +381,7 @@ def format_passage_origin(found: MemoryMatchJson | Passage) -> str:
         case "report":
             return f"report of {found.task_id}"
         case "finding":
-            return f"finding of {agent} of {found.task_id}"
+            return f"finding of {agent} in {found.task_id}"
 
 
 class RecallResultJson(Value):

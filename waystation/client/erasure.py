@@ -52,7 +52,8 @@ UNREACHED_LOCATIONS = (
     UnreachedLocation(location="copies of reports", description="exported, sent and printed copies of reports"),
     UnreachedLocation(
         location="other machines",
-        description="files of reports and plans in home folders of other machines, until you run the command there",
+        description="files of reports and plans in home folders of other machines, until you run "
+        "`waystation privacy erase` there",
     ),
     UnreachedLocation(
         location="encrypted reasoning", description="reasoning that the provider of a model has encrypted"
@@ -138,7 +139,7 @@ async def require_tasks_finished(client: Client, settings: Settings, found: Pers
 def _stop_or_wait(running: Sequence[str]) -> str:
     """Say what a person can do about running tasks."""
     if len(running) == 1:
-        return f"`waystation cancel {running[0]}` stops it, or wait until it has ended"
+        return f"stop it with `waystation cancel {running[0]}`, or wait until it has ended"
     return "stop each with `waystation cancel TASK`, or wait until all have ended"
 
 
@@ -237,7 +238,8 @@ class TaskSelection:
         given = (self.session is not None) + (self.task is not None) + self.all_of_tenant
         if given > 1 or (not given and self.ended_before is None):
             raise BadInput(
-                "choose what to forget: exactly one of --session S, --task T and --all-of-tenant, or --before DATE"
+                "choose what to forget: one of --session S, --task T and --all-of-tenant; or --before DATE, alone or "
+                "with --session S"
             )
         if self.task is not None and self.ended_before is not None:
             raise BadInput("--task names one task, and --before does not apply to it: leave --before out")
@@ -309,7 +311,7 @@ def describe_remaining_data(settings: Settings, *, everything: bool) -> tuple[st
     """Return sentences on where forgotten data remains. Embedded memory and SQLite have overwritten theirs."""
     said = {
         "Transcripts, documents, reports and workflow histories remain. --everything deletes them too.": not everything,
-        "The Temporal server deletes histories a moment later.": everything,
+        "The Temporal server needs a moment to delete the histories.": everything,
         "PostgreSQL's files contain the forgotten data until the next vacuum.": settings.database_url.startswith(
             "postgresql"
         ),
@@ -325,10 +327,19 @@ def describe_remaining_data(settings: Settings, *, everything: bool) -> tuple[st
 def format_removed_counts(gone: ForgetResult) -> str:
     """Format how many items of each kind were removed, and what still has them."""
     counts = {**gone.removed.model_dump(), "histories": gone.histories, "files": gone.files}
-    listed = [f"{count:,} {_one(kind) if count == 1 else kind}" for kind, count in counts.items() if count]
+    listed = [_format_kind_count(kind, count) for kind, count in counts.items() if count]
     went = f"Forgotten: {', '.join(listed)}" if listed else "Nothing was left to forget."
     return "\n".join([went, *gone.remains])
 
 
-def _one(kind: str) -> str:
-    return "history" if kind == "histories" else kind.removesuffix("s")
+_KIND_NAMES = {
+    "work": ("note or result", "notes and results"),
+    "audits": ("audit entry", "audit entries"),
+    "histories": ("history", "histories"),
+}
+"""Singular and plural of the kinds whose names are not regular plurals."""
+
+
+def _format_kind_count(kind: str, count: int) -> str:
+    one, several = _KIND_NAMES.get(kind, (kind.removesuffix("s"), kind))
+    return f"{count:,} {one if count == 1 else several}"

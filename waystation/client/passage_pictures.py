@@ -60,7 +60,7 @@ async def load_cited_passage(client: Client, task_id: str, source: NumberedSourc
     lines = (await client.get_document_text(task_id, document.name)).split("\n")
     request = build_passage_request(lines, source.first_line, source.last_line)
     if request is None:
-        raise BadInput(f"{source.where} of {source.name} is not on a page of a PDF or a picture")
+        raise BadInput(f"the passage cited from {source.name} ({source.where}) is not on a page of a PDF or a picture")
     return CitedPassage(request, lines, document.source)
 
 
@@ -108,7 +108,8 @@ async def build_passage_pictures(
         for number, passage in passages.items():
             reason = _find_obstacle(passage, files, unchanged[passage.source_hash])
             if not reason and (len(pictures) >= MAX_PICTURES or size >= MAX_PICTURE_BYTES):
-                reason = f"a report can have {MAX_PICTURES} pictures, of {MAX_PICTURE_BYTES // 1_000_000} MB in total"
+                most = MAX_PICTURE_BYTES // 1_000_000
+                reason = f"a report can have at most {MAX_PICTURES} pictures, with at most {most} MB in total"
             if not reason:
                 try:
                     pictures[number] = picture = renderer.render(files[passage.source_hash], passage.request)
@@ -123,7 +124,7 @@ async def build_passage_pictures(
 def _find_obstacle(passage: CitedPassage, files: Mapping[str, Path], unchanged: Sequence[bool]) -> str:
     """Return why there is no picture of a passage; empty if there may be one."""
     if passage.source_hash not in files:
-        return "its file is not among the given ones, or has changed since it was submitted"
+        return "the file of this source was not given, or has changed since it was submitted"
     page = f"page {passage.request.page}"
     place = ""
     for line, is_unchanged in zip(passage.lines, unchanged, strict=True):

@@ -272,7 +272,7 @@ async def _known(store: SqlStore, request: TaskRequest) -> TaskRow | None:
     asked = (request.forked_from, request.instructions, request.budget)
     if (first.forked_from, first.instructions, first.budget) != asked:
         raise RequestConflict(
-            f"the request id {request.request_id!r} was already used in this session for another request: use a new one"
+            f"the request id {request.request_id!r} was already used in this session for another request: use a new id"
         )
     return known
 
@@ -334,8 +334,8 @@ def require_running(row: TaskRow, phase: TaskPhase) -> None:
     task_id = row.ref.task_id
     if phase.over:
         raise BadInput(
-            f"{task_id} has ended ({phase}), so no agent would read the documents again. Submit them as a new "
-            f"task with `waystation submit --session {row.request.session} --docs …`, or rewind an agent with "
+            f"{task_id} has ended ({phase}), so no agent would read the documents again. Submit a new task "
+            f"with them (`waystation submit --session {row.request.session} --docs …`), or rewind an agent with "
             f"`waystation rewind {task_id} …` and then send the documents again"
         )
 

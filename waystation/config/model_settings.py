@@ -81,14 +81,14 @@ class ModelSettings(SettingSection):
     agent_model: str = Field(default=DEFAULT_AGENT_MODEL, description="Model of the agents.")
     endpoint: str = Field(
         default="",
-        description="Name of the endpoint for models that are written without one (ENDPOINT::MODEL names one) "
+        description="Name of the endpoint for models that are written as MODEL, not as ENDPOINT::MODEL "
         "(docs/how-to/use-another-endpoint.md).",
     )
     endpoints: WrittenEndpoints = Field(
         default={},
         description="Endpoints by name. In the config file: [endpoints.NAME] with a kind. `waystation doctor --model "
-        "NAME --save` adds tables with the capabilities of models, named after the address of the endpoint "
-        "(docs/how-to/use-another-endpoint.md).",
+        "NAME --save` adds tables that are named after the address of an endpoint and contain the capabilities of its "
+        "models (docs/how-to/use-another-endpoint.md).",
     )
     roles: Annotated[dict[Role, RoleSettings], NoDecode, WrittenTable] = Field(
         default={},
@@ -160,8 +160,8 @@ class ModelSettings(SettingSection):
         for name, endpoint in filter_named_endpoints(given).items():
             if endpoint.is_plugin and endpoint.kind not in enabled:
                 raise ValueError(
-                    f"{name} has the unknown kind {endpoint.kind!r}: use one of {', '.join(sorted(BUILT_IN_KINDS))}, "
-                    "or add its plug-in to WAYSTATION_PLUGINS"
+                    f"endpoint {name} has the unknown kind {endpoint.kind!r}: use one of "
+                    f"{', '.join(sorted(BUILT_IN_KINDS))}, or add the plug-in for this kind to WAYSTATION_PLUGINS"
                 )
         return given
 

@@ -155,7 +155,8 @@ class AgentSettings(SettingSection):
         description="Config file of the MCP servers whose tools agents may call (docs/how-to/add-an-mcp-server.md).",
     )
     web: bool = Field(
-        default=False, description="Whether agents may read web pages, and search the web if there is a key."
+        default=False,
+        description="Whether agents may read web pages and, if ANTHROPIC_API_KEY is set, search the web.",
     )
     web_allow: WrittenNames = Field(
         default=(),
@@ -243,7 +244,7 @@ class ContextSettings(SettingSection):
     )
     compaction_hook_blocks: bool = Field(
         default=False,
-        description="Whether to skip a compaction if its hook fails. If off, the failure is only reported.",
+        description="Whether to skip a compaction if the hook before it fails. If off, the failure is only reported.",
     )
 
 
@@ -269,7 +270,8 @@ class EmbedderSettings(SettingSection):
         default=None,
         min_length=1,
         max_length=200,
-        description="Model of the embedder. Default: BAAI/bge-small-en-v1.5, voyage-4 or text-embedding-3-small.",
+        description="Model of the embedder. Default: BAAI/bge-small-en-v1.5 (fastembed), voyage-4 (voyage) or "
+        "text-embedding-3-small (openai).",
     )
     embedder_dimension: int | None = Field(
         default=None,
@@ -463,7 +465,7 @@ class AssistantSettings(SettingSection):
     mcp_answers: Literal["person", "client", "nobody"] = Field(
         default="person",
         description="Who answers the requests of an assistant's tasks: `person` (its client shows a form), `client` "
-        "(the assistant itself) or `nobody` (only commands and the web pages answer them).",
+        "(the assistant itself) or `nobody` (requests are answered only by commands and on the web pages).",
     )
     mcp_servers: WrittenNames = Field(
         default=(),

@@ -328,11 +328,15 @@ def _permission(message: ApproveInput, request: ApprovalRequest) -> Amount:
     """Return a zero amount. Raises ValueError if an amount is given, or it is not certain that this call is meant."""
     tool = request.action.tool if request.action is not None else ""
     if message.tokens is not None or message.usd is not None:
-        raise ValueError(f"{request.request_id} asks to call {tool}, not for budget: approve it without an amount")
+        raise ValueError(
+            f"request {request.request_id} asks to call {tool}, not for budget: approve it without an amount"
+        )
     if message.request_id is None:
-        raise ValueError(f"{request.request_id} asks to call {tool}: look at the call, then answer with its request_id")
+        raise ValueError(
+            f"request {request.request_id} asks to call {tool}: look at the call, then answer with this request_id"
+        )
     if message.action not in {None, tool}:
-        raise ValueError(f"{request.request_id} asks to call {tool}, not the tool that `action` names")
+        raise ValueError(f"request {request.request_id} asks to call {tool}, not the tool that `action` names")
     return Amount()
 
 

@@ -132,7 +132,8 @@ class ScheduledRunOutcome(Value):
     @property
     def text(self) -> str:
         """The outcome in words."""
-        return ", ".join(filter(None, (self.outcome, self.task_id, self.reason)))
+        outcome = "over the monthly budget" if self.outcome == "over the month" else self.outcome
+        return ", ".join(filter(None, (outcome, self.task_id, self.reason)))
 
 
 class ScheduledRunBeginning(Value):
@@ -219,10 +220,7 @@ def is_in_month(row: TaskRow, now: datetime) -> bool:
 
 def format_unit_mismatch(monthly: Limit, budget: Limit) -> str:
     """Explain why a monthly limit cannot be held: a run without a limit in its unit may spend any amount."""
-    return (
-        f"a monthly ceiling of {format_limit(monthly)} needs a budget for each run in the same unit, but the "
-        f"budget is {format_limit(budget)}"
-    )
+    return f"the monthly budget is {format_limit(monthly)}, but the budget of each run is {format_limit(budget)}"
 
 
 def find_month_overrun_reason(monthly: Limit, spent: Amount, budget: Limit) -> str:
@@ -233,7 +231,7 @@ def find_month_overrun_reason(monthly: Limit, spent: Amount, budget: Limit) -> s
         return ""
     return (
         f"this month's runs have spent or reserved {format_amount(spent)}, and another {format_limit(budget)} "
-        f"would exceed the ceiling of {format_limit(monthly)} a month"
+        f"would exceed the monthly budget of {format_limit(monthly)}"
     )
 
 

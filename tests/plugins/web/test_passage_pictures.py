@@ -53,7 +53,11 @@ async def test_another_file_or_a_source_without_a_page_is_refused_with_the_reaso
             for source, given in ((1, content + b"\n"), (3, content), (9, content))
         ]
     assert [one.status_code for one in answers] == [400, 400, 400]
-    reasons = ("this is not the submitted file", "line 1 of notes.md is not on a page", "no source 9")
+    reasons = (
+        "this is not the submitted file",
+        "the passage cited from notes.md (line 1) is not on a page",
+        "no source 9",
+    )
     for answer, reason in zip(answers, reasons, strict=True):
         assert reason in answer.json()["detail"]
 
