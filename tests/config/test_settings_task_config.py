@@ -178,7 +178,7 @@ def test_a_model_that_nobody_knows_is_warned_about() -> None:
             {"budget": {"tokens": 600_000}, "unattended": {"top_up": {"amount": {"micro_usd": 50_000}, "times": 3}}},
             "--top-up in dollars",
         ),
-        ({"budget": {"micro_usd": 1_000}}, "covers a first request of 24 tokens.* give --agent-budget"),
+        ({"budget": {"micro_usd": 1_000}}, "covers a first request of at most 24 tokens.* give --agent-budget"),
         ({"ceiling": {"tokens": 599_999}}, "--ceiling 599,999 tokens is below the budget of 600,000 tokens"),
         (
             {"budget": {"tokens": 600_000}, "ceiling": {"micro_usd": 9_000_000}},
@@ -191,7 +191,7 @@ def test_a_model_that_nobody_knows_is_warned_about() -> None:
         ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* take about 5,3.*: give --window 7,0"),
         (
             {"agent_budget": {"tokens": 4_000}},
-            "covers a first request of 1,500 tokens.* give --agent-budget 14,1.. tokens or more",
+            "covers a first request of at most 1,500 tokens.* give --agent-budget 14,1.. tokens or more",
         ),
         ({"window": 9_000, "instructions": "Word by word. " * 2_000}, "take about 13,.* give --window 17,"),
     ],

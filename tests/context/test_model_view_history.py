@@ -268,7 +268,7 @@ def test_pins_over_their_cap_are_refused_by_name() -> None:
     )
     over = with_record(over, build_pin_record(over, "m2", POLICY, MEASURE, new_id(over)))
     with pytest.raises(
-        BadInput, match=r"m4 has \d+ tokens. All pins together may have 1,600 tokens.*Pinned now: m2 \("
+        BadInput, match=r"m4 has \d+ tokens. All pinned messages together may have 1,600 tokens.*Pinned now: m2 \("
     ):
         build_pin_record(over, "m4", POLICY, MEASURE, new_id(over))
 

@@ -128,10 +128,10 @@ def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> N
         (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "name and description in its SKILL.md must be plain"),
         (
             b"---\nname: ../../etc/x\ndescription: x\n---\nDo.",
-            "its SKILL.md has an invalid name: use at most 64 letters",
+            "the name in its SKILL.md is invalid: use at most 64 letters",
         ),
-        (b"---\nname: '[x]'\ndescription: x\n---\nDo.", "its SKILL.md has an invalid name"),
-        (b"---\nname: " + b"x" * 65 + b"\ndescription: x\n---\nDo.", "its SKILL.md has an invalid name"),
+        (b"---\nname: '[x]'\ndescription: x\n---\nDo.", "the name in its SKILL.md is invalid"),
+        (b"---\nname: " + b"x" * 65 + b"\ndescription: x\n---\nDo.", "the name in its SKILL.md is invalid"),
         (b"---\nname: tides\ndescription: x\nDo.", "its front matter has no closing ---"),
         (b"---\nname: tides\ndescription: x\n---\n", "it has no text"),
         (b"---\nname: t\ndescription: x\n---\n" + b"x" * 50_001, "it has 50,001 characters; the maximum is 50,000"),

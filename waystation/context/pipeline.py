@@ -124,7 +124,7 @@ class CannotFitDecision(_Decision):
         return (
             f"These parts cannot be made smaller: system prompt and tools {self.fixed_tokens:,} tokens, task brief "
             f"{self.brief_tokens:,}, latest request {self.latest_message_tokens:,}, pins {self.pinned_tokens:,}; "
-            f"limit {self.limit:,}."
+            f"the limit for all of them is {self.limit:,}."
         )
 
 
