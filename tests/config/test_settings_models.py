@@ -254,8 +254,8 @@ def test_the_environment_gives_single_values_of_a_role_before_those_of_the_confi
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("THINKING", "1000", "adaptive, off, default, or a number of tokens, at least 1,024, like 4k"),
-        ("ROLES__WRITING__THINKING", "hard", "adaptive, off, default, or a number of tokens, at least 1,024, like 4k"),
+        ("THINKING", "1000", "adaptive, off, default, or a number of tokens (at least 1,024), like 4k"),
+        ("ROLES__WRITING__THINKING", "hard", "adaptive, off, default, or a number of tokens (at least 1,024), like 4k"),
         ("ROLES__ANALYSIS__EFFORT", "much", "'low', 'medium', 'high', 'xhigh', 'max' or 'default'"),
     ],
 )

@@ -123,9 +123,9 @@ def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> N
         (b"---\nname: tides\n---\nDo.", "lacks a name or a description"),
         (
             b"---\nname: [broken\ndescription: x\n---\nDo.",
-            "name in its SKILL.md must be plain text, in quotes",
+            "in its SKILL.md, write name as plain text in quotes",
         ),
-        (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "name and description in its SKILL.md must be plain"),
+        (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "in its SKILL.md, write name and description as plain"),
         (
             b"---\nname: ../../etc/x\ndescription: x\n---\nDo.",
             "the name in its SKILL.md is invalid: use at most 64 letters",

@@ -80,7 +80,7 @@ def _read_thinking(written: object) -> object:
         tokens = None
     if isinstance(tokens, int) and tokens >= MIN_THINKING_TOKENS:
         return tokens
-    raise ValueError(f"write adaptive, off, default, or a number of tokens, at least {MIN_THINKING_TOKENS:,}, like 4k")
+    raise ValueError(f"write adaptive, off, default, or a number of tokens (at least {MIN_THINKING_TOKENS:,}), like 4k")
 
 
 def _read_address(written: SecretStr | None) -> SecretStr | None:

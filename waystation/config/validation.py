@@ -74,7 +74,7 @@ def validate_model_capabilities(models_with_endpoints: Sequence[tuple[str, Model
             raise BadInput(
                 f"{model} at {endpoint.host} cannot run tasks: {cause}. Choose another model "
                 "(docs/how-to/use-another-endpoint.md), or test "
-                f"it again with `waystation doctor --model {model} --save`"
+                f"this model again with `waystation doctor --model {model} --save`"
             )
 
 
@@ -96,7 +96,8 @@ def validate_budget_units(budget: Limit, agent_budget: Limit) -> None:
     ):
         if agent is not None and task is None:
             raise BadInput(
-                f"--agent-budget in {unit} needs --budget in {unit}, too: give both, or leave --agent-budget out"
+                f"--agent-budget in {unit} needs --budget in {unit}, too: give both in {unit}, or leave "
+                "--agent-budget out"
             )
 
 
@@ -159,7 +160,7 @@ def validate_window_fits_prompt(window: int, trigger: int, asked: int, earlier: 
     if begins_with >= trigger:
         raise BadInput(
             f"a window of {window:,} tokens is full at {trigger:,}, but {_name_first_parts(earlier)} already take "
-            f"about {begins_with:,}: give {wider} or more"
+            f"about {begins_with:,}: give at least {wider}"
         )
 
 
@@ -172,7 +173,7 @@ def validate_agent_budget(affordable: int, asked: int, earlier: int, wider: str)
     if begins_with >= affordable:
         raise BadInput(
             f"the budget of an agent covers a first request of at most {affordable:,} tokens, but "
-            f"{_name_first_parts(earlier)} already take about {begins_with:,}: give {wider} or more"
+            f"{_name_first_parts(earlier)} already take about {begins_with:,}: give at least {wider}"
         )
 
 

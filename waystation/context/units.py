@@ -144,7 +144,7 @@ def build_pin_record(
     sizes = {place: measure.scale_estimate(shown.units[place].tokens) for place in shown.pinned}
     if sum(sizes.values()) > policy.max_pinned_tokens:
         before = [place for place in sorted(shown.pinned) if place != places[message_id]]
-        names = ", ".join(f"{shown.units[place].message_ids[0]} ({sizes[place]:,})" for place in before)
+        names = ", ".join(f"{shown.units[place].message_ids[0]} ({sizes[place]:,} tokens)" for place in before)
         raise BadInput(
             f"message {message_id} has {sizes[places[message_id]]:,} tokens. All pinned messages together may have "
             f"{policy.max_pinned_tokens:,} tokens, a fifth of the context window. Pinned now: {names or 'none'}. "
