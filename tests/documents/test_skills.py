@@ -125,7 +125,7 @@ def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> N
             b"---\nname: [broken\ndescription: x\n---\nDo.",
             "in its SKILL.md, write name as plain text in quotes",
         ),
-        (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "in its SKILL.md, write name and description as plain"),
+        (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "SKILL.md, write name and description as plain text"),
         (
             b"---\nname: ../../etc/x\ndescription: x\n---\nDo.",
             "the name in its SKILL.md is invalid: use at most 64 letters",
