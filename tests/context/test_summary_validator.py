@@ -163,7 +163,7 @@ def test_constraints_over_a_fifth_of_the_window_are_not_dropped_but_said() -> No
     failed = RejectedSummary(
         status=CompactionStatus.FAILED_CHECK,
         rule=SummaryRule.CONSTRAINTS,
-        message="what the user demanded, word for word, has 1,200 tokens; the maximum is 500, a fifth of the "
+        message="the text of the user's demands has 1,200 tokens; the maximum is 500, a fifth of the "
         "context window: use a larger window",
     )
     assert check_middle(replaced) == check_summary("Branches.", replaced) == failed

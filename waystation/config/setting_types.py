@@ -110,8 +110,8 @@ def _read_hook(written: str | None) -> str | None:
         return None
     if (read := _web_address(written) if is_hook_address(written) else _command_line(written)) is None:
         raise ValueError(
-            "it must be a command line with closed quotes, or an http or https address with a host (the value is not "
-            "shown, because it may contain a secret)"
+            "it must be a command line in which every quotation mark is closed, or an http or https address with a "
+            "host (the value is not shown, because it may contain a secret)"
         )
     return read
 

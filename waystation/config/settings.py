@@ -256,7 +256,8 @@ class Settings(
     versioning: bool = Field(
         default=False,
         description="Whether workers take part in Temporal's worker versioning: tasks stay on the build on which "
-        "they began until they can move to a new one (docs/how-to/deploy-and-roll-back.md). `dev` and `up` never do.",
+        "they began until they can move to a new one (docs/how-to/deploy-and-roll-back.md). `dev` and `up` do not "
+        "use worker versioning.",
     )
     build_id: str | None = Field(
         default=None,

@@ -284,7 +284,7 @@ def get_summary_skip_reason(transcript: Transcript) -> str | None:
     if failed and (missing := _missing_growth(transcript, failed[-1])) > 0:
         return (
             "No summary was requested, because the last attempt failed. The next attempt follows "
-            f"when the conversation has grown by {missing:,} tokens."
+            f"when the conversation has grown by another {missing:,} tokens."
         )
     return None
 

@@ -343,7 +343,7 @@ def _pins(replaced: SummaryCheckInput) -> str | None:
 
 
 def _constraints(replaced: SummaryCheckInput) -> str | None:
-    return _over_cap(replaced.constraints, replaced.max_constraint_tokens, "what the user demanded, word for word,")
+    return _over_cap(replaced.constraints, replaced.max_constraint_tokens, "the text of the user's demands")
 
 
 def _open_work(replaced: SummaryCheckInput) -> str | None:

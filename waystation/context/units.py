@@ -173,5 +173,5 @@ def _instead(now: Transcript, message_id: str) -> str:
             hidden = get_replacement(record).id
     if not hiding:
         return ""
-    commands = ", then ".join(f"`--compaction {name}`" for name in hiding)
-    return f" {message_id} is hidden: `waystation restore` with {commands} shows it again without a pin."
+    commands = ", then with ".join(f"`--compaction {name}`" for name in hiding)
+    return f" The message is hidden. To show it again without a pin, use `waystation restore` with {commands}."
