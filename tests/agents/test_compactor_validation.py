@@ -64,7 +64,7 @@ async def test_demands_over_a_fifth_of_the_window_lead_to_truncation_that_keeps_
     model = ScriptedModel([])
     outcome = await run_compaction(env, model)
     assert (outcome.status, model.calls) == (CompactionStatus.TRUNCATED, 0)
-    assert outcome.notes[0].startswith("A summary was rejected (FAILED_CHECK, constraints): what the user demanded")
+    assert outcome.notes[0].startswith("A summary was rejected (FAILED_CHECK, constraints): the text of")
     assert set(extract_user_constraints(build_model_view(await env.load_transcript()))) == set(demands)
 
 

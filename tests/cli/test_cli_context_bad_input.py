@@ -139,7 +139,7 @@ def test_all_faults_are_listed_with_their_places(context_cli: ContextCommand) ->
         "the request: has 5 blocks with cache_control; the maximum is 4",
         "messages[0].content[0].tool_use_id: is missing",
         "messages[0]: blank text",
-        "messages[1]: image in a message of the assistant",
+        "messages[1]: image is not allowed in a message of the assistant",
         "messages[1].content[0].name: must be 1 to 128 letters, digits, hyphens and underscores",
         "messages[1].content[0].id: must be letters, digits, hyphens and underscores",
         "messages[2].content[0].content[0].type: is not a block type that a tool_result can contain",

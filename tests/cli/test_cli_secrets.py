@@ -105,6 +105,6 @@ def test_a_file_that_names_a_secret_is_read_with_what_the_vault_has(
     shop = make_sample_server_entry(allow=["echo"], env={"SHOP": "${secret:SHOP}"})
     path.write_text(json.dumps({"mcpServers": {"shop": shop}}), encoding="utf-8")
     assert run(["tools", "--servers", str(path)]) == 2
-    assert "the vault has no secret SHOP: `waystation secrets set SHOP` asks for it" in capsys.readouterr().err
+    assert "the vault has no secret SHOP: add it with `waystation secrets set SHOP`" in capsys.readouterr().err
     assert typed("SHOP", SECRET) == 0
     assert run(["tools", "--servers", str(path)]) == 0

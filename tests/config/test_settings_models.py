@@ -138,21 +138,21 @@ def test_the_offline_model_is_asked_for_neither() -> None:
     [
         (
             {"roles": {"writing": {"model": COUNTING}}, "effort": "high"},
-            f"{COUNTING}, the model of writing, does not support effort high: set WAYSTATION_EFFORT, or "
-            "WAYSTATION_ROLES__WRITING__EFFORT for writing only, to one of default; or choose another model in "
+            f"{COUNTING}, the model of writing, does not support effort high: set WAYSTATION_EFFORT (or, for "
+            "writing only, WAYSTATION_ROLES__WRITING__EFFORT) to one of: default. Or choose another model in "
             "WAYSTATION_ROLES__WRITING__MODEL",
         ),
         (
             {"roles": {"analysis": {"thinking": "off"}}},
             f"{SONNET}, the model of analysis, does not support thinking off: set "
-            "WAYSTATION_ROLES__ANALYSIS__THINKING to one of adaptive, default; or choose another model in "
+            "WAYSTATION_ROLES__ANALYSIS__THINKING to one of: adaptive, default. Or choose another model in "
             "WAYSTATION_ROLES__ANALYSIS__MODEL",
         ),
         (
             {"roles": {"research": {"model": HAIKU, "thinking": "off"}}, "effort": "max"},
-            f"{HAIKU}, the model of research, does not support effort max with thinking off: set WAYSTATION_EFFORT, or "
-            "WAYSTATION_ROLES__RESEARCH__EFFORT for research only, to one of low, medium, high, default; or choose "
-            "another model in WAYSTATION_ROLES__RESEARCH__MODEL",
+            f"{HAIKU}, the model of research, does not support effort max with thinking off: set WAYSTATION_EFFORT "
+            "(or, for research only, WAYSTATION_ROLES__RESEARCH__EFFORT) to one of: low, medium, high, default. Or "
+            "choose another model in WAYSTATION_ROLES__RESEARCH__MODEL",
         ),
     ],
 )
@@ -188,7 +188,7 @@ def test_thinking_that_one_call_could_spend_a_budget_on_is_refused(
     asked: dict[str, object], thinking: int, least: str
 ) -> None:
     everywhere, larger = (
-        "WAYSTATION_THINKING, or WAYSTATION_ROLES__RESEARCH__THINKING for research only,",
+        r"WAYSTATION_THINKING \(or, for research only, WAYSTATION_ROLES__RESEARCH__THINKING\)",
         "--agent-budget",
     )
     with pytest.raises(BadInput, match=f"Set {everywhere} to {least}, or give a larger {larger}"):
@@ -254,8 +254,8 @@ def test_the_environment_gives_single_values_of_a_role_before_those_of_the_confi
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("THINKING", "1000", "adaptive, off, default, or a number of tokens from 1,024, like 4k"),
-        ("ROLES__WRITING__THINKING", "hard", "adaptive, off, default, or a number of tokens from 1,024, like 4k"),
+        ("THINKING", "1000", "adaptive, off, default, or a number of tokens (at least 1,024), like 4k"),
+        ("ROLES__WRITING__THINKING", "hard", "adaptive, off, default, or a number of tokens (at least 1,024), like 4k"),
         ("ROLES__ANALYSIS__EFFORT", "much", "'low', 'medium', 'high', 'xhigh', 'max' or 'default'"),
     ],
 )

@@ -48,7 +48,7 @@ def test_after_a_failure_the_conversation_has_to_grow_by_a_quarter_of_what_could
     log = failed(BEGUN)
     assert get_summary_skip_reason(log) == (
         "No summary was requested, because the last attempt failed. The next attempt follows when the conversation has "
-        "grown by 2,000 tokens."
+        "grown by another 2,000 tokens."
     )
     log = said(log, MIDDLE * GROWTH_PERCENT // 100 - 100)
     assert get_summary_skip_reason(log) is not None

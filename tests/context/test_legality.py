@@ -22,16 +22,16 @@ ASKS = build_user_message("m1", "Go.")
         ((Message(id="m1", role="user", blocks=(ToolUse(id="a", name="t", input={}),)),), "tool_use in a message of"),
         (
             (ASKS, Message(id="m2", role="assistant", blocks=(ToolResult(tool_use_id="a", content="1"),))),
-            "m2: tool_result in a message of the assistant",
+            "m2: tool_result is not allowed in a message of the assistant",
         ),
         (
             (ASKS, Message(id="m2", role="assistant", blocks=(Thinking(thinking="Hm", signature="s"),))),
             "m2: reasoning is the last block",
         ),
-        ((ASKS, make_result_message("m2", a="1")), "m2: a result without its call in the previous message"),
+        ((ASKS, make_result_message("m2", a="1")), "m2: a result of a call that is not in the previous message"),
         (
             (ASKS, make_call_message("m2", "a"), ASKS, make_result_message("m3", a="1")),
-            "m3: a result without its call in the previous message",
+            "m3: a result of a call that is not in the previous message",
         ),
         (
             (ASKS, make_call_message("m2", "a"), make_text_message("m3", "Hi")),

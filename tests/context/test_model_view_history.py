@@ -255,7 +255,7 @@ def test_a_hidden_message_that_is_too_large_for_a_pin_names_what_is_to_be_restor
     inner = SummaryRecord(id="inner", strategy="window", covered=("m2",), summary=SAID)
     outer = SummaryRecord(id="outer", strategy="window", covered=("s-inner", "m3"), summary=SAID_MORE)
     over = with_record(with_record(over, inner), outer)
-    with pytest.raises(BadInput, match=r"hidden: .* `--compaction outer`, then `--compaction inner` shows it again"):
+    with pytest.raises(BadInput, match=r"hidden. To show .* with `--compaction outer`, then with `--compaction inner`"):
         build_pin_record(over, "m2", POLICY, MEASURE, new_id(over))
 
 
@@ -268,7 +268,7 @@ def test_pins_over_their_cap_are_refused_by_name() -> None:
     )
     over = with_record(over, build_pin_record(over, "m2", POLICY, MEASURE, new_id(over)))
     with pytest.raises(
-        BadInput, match=r"m4 has \d+ tokens. All pins together may have 1,600 tokens.*Pinned now: m2 \("
+        BadInput, match=r"m4 has \d+ tokens. All pinned messages together may have 1,600 tokens.*Pinned now: m2 \("
     ):
         build_pin_record(over, "m4", POLICY, MEASURE, new_id(over))
 

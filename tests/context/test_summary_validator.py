@@ -102,7 +102,7 @@ def test_a_short_refusal_or_an_error_is_no_summary(refusal: str) -> None:
     assert rejected(refusal, middle("text")) == RejectedSummary(
         status=CompactionStatus.FAILED_CHECK,
         rule=SummaryRule.ERROR_TEXT,
-        message="the summary is an error or a refusal",
+        message="the summary is an error message or a refusal",
     )
 
 
@@ -150,7 +150,7 @@ def test_a_summary_far_over_its_target_size_is_rejected() -> None:
 
 def test_a_summary_that_would_hide_a_pin_is_rejected_before_it_is_written() -> None:
     replaced = middle().replace(pinned=("m4", "m9"))
-    message = "the summary would hide what is pinned: m4, m9"
+    message = "the summary would hide pinned messages: m4, m9"
     assert check_middle(replaced) == RejectedSummary(
         status=CompactionStatus.FAILED_CHECK, rule=SummaryRule.PINS, message=message
     )
@@ -163,8 +163,8 @@ def test_constraints_over_a_fifth_of_the_window_are_not_dropped_but_said() -> No
     failed = RejectedSummary(
         status=CompactionStatus.FAILED_CHECK,
         rule=SummaryRule.CONSTRAINTS,
-        message="what the user demanded, word for word, has 1,200 tokens; the maximum is 500, a fifth of the window: "
-        "raise the window",
+        message="the text of the user's demands has 1,200 tokens; the maximum is 500, a fifth of the "
+        "context window: use a larger window",
     )
     assert check_middle(replaced) == check_summary("Branches.", replaced) == failed
     text = accepted("Branches.", middle("", demands, cap=2_000, room=200))

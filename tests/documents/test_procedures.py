@@ -73,7 +73,7 @@ def test_a_name_means_one_procedure() -> None:
     first, second = read("# A\nDo.", "skills/a.md"), read("# B\nDo.", "other/skills/a.md")
     assert reject_duplicate_names([first, second]) == (
         first,
-        InvalidProcedure(document="other/skills/a.md", reason="skills/a.md has the same name"),
+        InvalidProcedure(document="other/skills/a.md", reason="the procedure skills/a.md has the same name"),
     )
 
 

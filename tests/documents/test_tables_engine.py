@@ -63,7 +63,7 @@ async def test_a_large_table_is_read_whole() -> None:
 
 
 async def test_a_query_without_end_is_ended() -> None:
-    with pytest.raises(TableQueryError, match=r"took longer than 2 s\. Query less at once"):
+    with pytest.raises(TableQueryError, match=r"took longer than 2 s\. Query less data at a time"):
         await DuckDbTableEngine(seconds=2).query(ENDLESS, (), 1)
 
 

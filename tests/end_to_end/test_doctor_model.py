@@ -326,5 +326,5 @@ def test_a_config_file_with_endpoints_in_another_form_is_left_as_it_is(
     config = home / "config.toml"
     config.write_text("endpoints = {}\n")
     assert probed(monkeypatch, frozenset(), "--save")[0] == 2
-    assert "write endpoints in that file as tables of this form" in capsys.readouterr().err
+    assert "write endpoints in that file as tables with headings like [endpoints.…]" in capsys.readouterr().err
     assert config.read_text() == "endpoints = {}\n"

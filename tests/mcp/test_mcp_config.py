@@ -79,8 +79,8 @@ def test_values_whose_name_says_so_are_secrets_and_are_shown_nowhere(tmp_path: P
         ({"command": "x", "url": "http://h"}, "mcpServers.web: it needs either command or url, not both"),
         (
             {"type": "sse", "url": "http://h"},
-            "mcpServers.web: its type may be stdio, http, streamable-http, streamableHttp; older transports are not "
-            "supported",
+            "mcpServers.web: its type must be one of: stdio, http, streamable-http, streamableHttp; older transports "
+            "are not supported",
         ),
         ({"type": "stdio", "url": "http://h"}, "mcpServers.web: a server of type stdio needs command"),
         ({"command": "x", "alow": []}, "mcpServers.web.alow: there is no such field"),
@@ -109,7 +109,10 @@ def test_what_cannot_be_used_is_named_by_its_place(tmp_path: Path, entry: JsonVa
         ('{"mcpServers":\n{,}}', "is not JSON (line 2, column 2"),
         ('{"servers": {}}', "cannot be used: mcpServers: it is missing"),
         ("[]", "cannot be used: the file: "),
-        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "a is defined twice in the same object"),
+        (
+            '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}',
+            "the key a is defined twice in the same object",
+        ),
         ("\udcff", "is not UTF-8"),
         ("[" * 100_000, "is nested too deep"),
     ],

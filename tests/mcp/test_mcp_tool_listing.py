@@ -52,8 +52,8 @@ REFUSED: list[tuple[dict[str, JsonValue], str]] = [
         {"type": "object", "description": "x" * 1_000_000},
         "its schema has 1,000,037 characters; at most 16,000 are accepted",
     ),
-    ({"type": "string"}, "its schema does not describe a single object, which models require"),
-    ({"type": "object", "anyOf": [{}]}, "its schema does not describe a single object, which models require"),
+    ({"type": "string"}, "its schema does not describe exactly one object, which models require"),
+    ({"type": "object", "anyOf": [{}]}, "its schema does not describe exactly one object, which models require"),
     ({"type": "object", "properties": {"a b": {}}}, "its schema has an argument name that models do not accept"),
     ({"type": "object", "properties": {"a": {"type": "text"}}}, "its schema is not valid JSON Schema"),
     (
@@ -102,7 +102,7 @@ def test_the_schemas_of_a_server_are_bounded_together() -> None:
     schema: dict[str, JsonValue] = {"type": "object", "properties": {"a": {"enum": ["x" * 15_000]}}}
     specs, hidden = filter_server_tools(make_server(), [make_tool(f"t{number}", schema=schema) for number in range(40)])
     assert len(specs) == 26
-    assert {one.reason for one in hidden} == {"its server's schemas together have more than 400,000 characters"}
+    assert {one.reason for one in hidden} == {"the schemas of its server have more than 400,000 characters in total"}
 
 
 def test_a_description_is_marked_bounded_and_has_nothing_that_a_person_cannot_see() -> None:

@@ -104,9 +104,8 @@ async def test_a_server_that_stays_away_makes_memory_unavailable(
     server: EmbeddingsServer, status: int, words: str
 ) -> None:
     server.faults = [Fault(status)] * 3
-    assert f"cannot embed 1 text: openai/small at 127.0.0.1:{server.url.split(':')[2][:-3]} {words}" in await failure(
-        embedder_of(server)
-    )
+    host = f"127.0.0.1:{server.url.split(':')[2][:-3]}"
+    assert f"cannot embed 1 text with openai/small: the server {host} {words}" in await failure(embedder_of(server))
     assert server.faults == []
 
 

@@ -391,7 +391,7 @@ async def test_an_endpoint_without_its_key_is_refused_by_the_variable_where_it_i
     monkeypatch: pytest.MonkeyPatch, table: dict[str, object], variable: str
 ) -> None:
     lacking: dict[str, object] = {"endpoints": {**ENDPOINTS, "x": table}}
-    with pytest.raises(BadInput, match=f"the endpoint of x::m needs a key: set {variable} here"):
+    with pytest.raises(BadInput, match=f"the endpoint of x::m needs a key: set {variable} in this environment"):
         submitted({**lacking, **ALL_LOCAL, "roles": {"writing": {"model": "x::m"}}})
     with pytest.raises(BadInput, match=f"needs a key: set {variable}$"):
         create_model_router(Settings.model_validate({**lacking, "endpoint": "x"}))
@@ -418,7 +418,8 @@ def test_a_fallback_that_is_nowhere_is_refused_where_it_was_written(fallback: st
     tables = {**ENDPOINTS, "first": {**ENDPOINTS["first"], "fallback": ["spare", fallback]}}
     with pytest.raises(ValidationError) as refused:
         Settings.model_validate({"endpoints": tables})
-    assert f"'{fallback}', the fallback of first, is neither an endpoint" in format_setting_errors(refused.value)
+    errors = format_setting_errors(refused.value)
+    assert f"'{fallback}', the fallback of the endpoint first, is neither an endpoint" in errors
 
 
 @pytest.mark.parametrize("fallback", ["spare", "local::any-1", "claude-sonnet-5-5", OFFLINE_MODEL])

@@ -162,7 +162,7 @@ async def test_a_restored_compaction_gives_the_view_back_and_the_next_edit_can_c
             {"action": "pin", "message": "m99"},
             "there is no message 'm99' in this conversation; its messages are: m1 to m27",
         ),
-        ({"action": "unpin", "message": "m4"}, "m4 is not pinned"),
+        ({"action": "unpin", "message": "m4"}, "message m4 is not pinned"),
         (
             {"action": "restore", "compaction": "ab"},
             "no compaction has an id that begins with 'ab'. Ids of this agent's compactions: none",

@@ -59,10 +59,10 @@ def reseal_store(
 ) -> None:
     """Rewrite everything in the store with this machine's key; texts as plain text if encryption is off.
 
-    The vault is always encrypted. Encrypted values are bound to their rows. After this command, the store rejects plain
-    texts, values that were moved to another row, and values under previous keys; until then, it reads plain texts and
-    values under previous keys. Stop the workers first. Everything is one transaction: if the command is interrupted,
-    nothing has changed, and you can run it again.
+    The vault is always encrypted. Encrypted values are bound to their rows. After this command, the store rejects
+    unencrypted texts, values that were moved to another row, and values under previous keys; until then, it reads
+    unencrypted texts and values under previous keys. Stop the workers first. Everything is one transaction: if the
+    command is interrupted, nothing has changed, and you can run it again.
     """
     settings = Settings()
     report = asyncio.run(reencrypt_store(settings, accepts_refused=accept_refused))

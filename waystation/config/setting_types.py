@@ -80,7 +80,7 @@ def _read_thinking(written: object) -> object:
         tokens = None
     if isinstance(tokens, int) and tokens >= MIN_THINKING_TOKENS:
         return tokens
-    raise ValueError(f"write adaptive, off, default, or a number of tokens from {MIN_THINKING_TOKENS:,}, like 4k")
+    raise ValueError(f"write adaptive, off, default, or a number of tokens (at least {MIN_THINKING_TOKENS:,}), like 4k")
 
 
 def _read_address(written: SecretStr | None) -> SecretStr | None:
@@ -110,8 +110,8 @@ def _read_hook(written: str | None) -> str | None:
         return None
     if (read := _web_address(written) if is_hook_address(written) else _command_line(written)) is None:
         raise ValueError(
-            "it must be a command line with closed quotes, or an http or https address with a host (the value is not "
-            "shown, because it may contain a secret)"
+            "it must be a command line in which every quotation mark is closed, or an http or https address with a "
+            "host (the value is not shown, because it may contain a secret)"
         )
     return read
 
@@ -197,7 +197,7 @@ def _read_table(written: object) -> object:
     try:
         return json.loads(written) if isinstance(written, str) else written
     except ValueError as error:
-        raise ValueError("it is not valid JSON; a table is easier to write in the config file") from error
+        raise ValueError("it is not valid JSON; it is easier to write as a table in the config file") from error
 
 
 WrittenBudget = Annotated[TaskBudget, NoDecode, BeforeValidator(_read_limit)]
@@ -294,7 +294,8 @@ def write_table(path: Path, names: Sequence[str], row: Mapping[str, JsonValue]) 
         raise BadInput(f"the config file {path} cannot be written: {error.strerror}") from error
     except ValueError as error:
         raise BadInput(
-            f"cannot add {head} to the config file {path}: write {names[0]} in that file as tables of this form"
+            f"cannot add the table {head} to the config file {path}: write {names[0]} in that file as tables with "
+            f"headings like [{names[0]}.…]"
         ) from error
 
 
@@ -357,11 +358,11 @@ def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
         name for name in filter_named_endpoints(tables) if not parse_model_name(f"{name}{ENDPOINT_SEPARATOR}m").endpoint
     ]
     if bad:
-        raise ValueError(f"{bad[0]!r} is not the name of an endpoint: use lower-case letters, digits and hyphens")
+        raise ValueError(f"{bad[0]!r} is not a valid name for an endpoint: use lower-case letters, digits and hyphens")
     for name, other in EndpointRegistry(named=filter_named_endpoints(tables)).unknown_fallbacks:
         raise ValueError(
-            f"{other!r}, the fallback of {name}, is neither an endpoint with a table nor a model: write the name of an "
-            f"endpoint, or a full name as ENDPOINT{ENDPOINT_SEPARATOR}MODEL"
+            f"{other!r}, the fallback of the endpoint {name}, is neither an endpoint in these settings nor a known "
+            f"model: write the name of an endpoint, or ENDPOINT{ENDPOINT_SEPARATOR}MODEL"
         )
     return tables
 

@@ -68,7 +68,7 @@ class EncryptionSettings(SettingSection):
 
     key: SecretStr | None = Field(
         default=None,
-        description="Key of placeholders and encryption, 32 bytes in hex. Default: a file in the home folder. Workers "
+        description="Key for placeholders and encryption, 32 bytes in hex. Default: a file in the home folder. Workers "
         "that share a store need the same key.",
     )
     previous_keys: SecretStr | None = Field(
@@ -90,13 +90,13 @@ class EncryptionSettings(SettingSection):
     encrypt_at_rest: bool | None = Field(
         default=None,
         description="Whether to encrypt texts in the store: questions, documents, transcripts, notes and reports. "
-        "Default: yes if WAYSTATION_KEY is set. If this is set to true, a store with plain texts is refused. A change "
-        "does not affect existing texts.",
+        "Default: yes if WAYSTATION_KEY is set. If this is set to true, a store with unencrypted texts is refused. A "
+        "change does not affect existing texts.",
     )
     codec_token: SecretStr | None = Field(
         default=None,
         description="Token that `waystation codec-server` requires (Authorization: Bearer). Without a token, the "
-        "address has a secret path.",
+        "address of the codec server has a secret path.",
     )
 
     @property
@@ -184,7 +184,8 @@ class Settings(
     )
     mode: BudgetMode = Field(
         default=BudgetMode.APPROVAL,
-        description="When the budget is spent: approval (ask a person), soft or hard (docs/how-to/set-a-budget.md).",
+        description="What an agent does when its budget is spent: approval (it asks a person), soft or hard (it "
+        "delivers what it has; docs/how-to/set-a-budget.md).",
     )
     preset: Preset | None = Field(
         default=None,
@@ -230,7 +231,7 @@ class Settings(
     )
     webhook: SecretAddress = Field(
         default=None,
-        description="Webhook for notifications of requests and finished tasks, like a Slack incoming webhook.",
+        description="Webhook for notifications of approval requests and finished tasks, like a Slack incoming webhook.",
     )
     notify: SecretStr | None = Field(
         default=None, description="Apprise URLs for notifications by e-mail, chat or push, separated by spaces."
@@ -255,7 +256,8 @@ class Settings(
     versioning: bool = Field(
         default=False,
         description="Whether workers take part in Temporal's worker versioning: tasks stay on the build on which "
-        "they began until they can move to a new one (docs/how-to/deploy-and-roll-back.md). `dev` and `up` never do.",
+        "they began until they can move to a new one (docs/how-to/deploy-and-roll-back.md). `dev` and `up` do not "
+        "use worker versioning.",
     )
     build_id: str | None = Field(
         default=None,
@@ -284,7 +286,8 @@ class Settings(
         ge=0,
         le=MAX_TIMEOUT_SECONDS,
         description="Seconds that a stopping worker waits for model calls in progress. Providers charge even for calls "
-        "that the worker gives up. Default: the longest time-out of a model. `dev` and `up` wait 20 seconds.",
+        "that the worker gives up. Default: the longer one of WAYSTATION_MODEL_PATIENCE and "
+        "WAYSTATION_MODEL_PATIENCE_THINKING. `dev` and `up` wait 20 seconds.",
     )
     target_memory: float | None = Field(
         default=None, gt=0, le=1, description="Share of RAM in use above which a worker accepts no new work, like 0.8."
@@ -338,7 +341,7 @@ class Settings(
         webhook = [f"a webhook at {HttpUrl(self.webhook.get_secret_value()).host}"] if self.webhook is not None else []
         addresses = self.notify.get_secret_value().split() if self.notify is not None else []
         ways = [*webhook, *(address.partition("://")[0] for address in addresses if "://" in address)]
-        return f"by {', '.join(ways)}, if workers have the same settings" if ways else ""
+        return f"by {' and '.join(ways)} (if workers have the same settings)" if ways else ""
 
     @property
     def memory_folder(self) -> Path:
@@ -477,7 +480,7 @@ def resolve_trace_target() -> TraceTarget | None:
     if exporter != "otlp":
         raise BadInput("OTEL_TRACES_EXPORTER: use `otlp`, or `none` to send no spans")
     if given.get(by, "").strip().lower() not in {"", "http/protobuf"}:
-        others = "" if by == own else f"; to change it for traces only, set {own}"
+        others = "" if by == own else f"; to change the protocol for traces only, set {own}"
         raise BadInput(f"{by}: only `http/protobuf` is supported{others}")
     if fault := next(iter_trace_setting_faults(given), ""):
         raise BadInput(fault)

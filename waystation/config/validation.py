@@ -74,7 +74,7 @@ def validate_model_capabilities(models_with_endpoints: Sequence[tuple[str, Model
             raise BadInput(
                 f"{model} at {endpoint.host} cannot run tasks: {cause}. Choose another model "
                 "(docs/how-to/use-another-endpoint.md), or test "
-                f"it again with `waystation doctor --model {model} --save`"
+                f"this model again with `waystation doctor --model {model} --save`"
             )
 
 
@@ -83,8 +83,8 @@ def validate_api_keys(missing: Sequence[tuple[str, str]]) -> None:
     for model, variable in sorted(missing):
         if variable:
             raise BadInput(
-                f"the endpoint of {model} needs a key: set {variable} here and for workers. If only workers have the "
-                "key, set WAYSTATION_OFFLINE=false here"
+                f"the endpoint of {model} needs a key: set {variable} in this environment and in that of the "
+                "workers. If only the workers have the key, set WAYSTATION_OFFLINE=false in this environment"
             )
 
 
@@ -96,7 +96,8 @@ def validate_budget_units(budget: Limit, agent_budget: Limit) -> None:
     ):
         if agent is not None and task is None:
             raise BadInput(
-                f"--agent-budget in {unit} needs --budget in {unit}, too: give both, or leave --agent-budget out"
+                f"--agent-budget in {unit} needs --budget in {unit}, too: give both in {unit}, or leave "
+                "--agent-budget out"
             )
 
 
@@ -159,7 +160,7 @@ def validate_window_fits_prompt(window: int, trigger: int, asked: int, earlier: 
     if begins_with >= trigger:
         raise BadInput(
             f"a window of {window:,} tokens is full at {trigger:,}, but {_name_first_parts(earlier)} already take "
-            f"about {begins_with:,}: give {wider} or more"
+            f"about {begins_with:,}: give at least {wider}"
         )
 
 
@@ -171,8 +172,8 @@ def validate_agent_budget(affordable: int, asked: int, earlier: int, wider: str)
     begins_with = asked + earlier
     if begins_with >= affordable:
         raise BadInput(
-            f"the budget of an agent covers a first request of {affordable:,} tokens, but {_name_first_parts(earlier)} "
-            f"already take about {begins_with:,}: give {wider} or more"
+            f"the budget of an agent covers a first request of at most {affordable:,} tokens, but "
+            f"{_name_first_parts(earlier)} already take about {begins_with:,}: give at least {wider}"
         )
 
 
@@ -188,7 +189,7 @@ def validate_model_options(role: Role, works: ModelOptions, names: OptionSetting
         setting = names.effort if refused.setting == "effort" else names.thinking
         raise BadInput(
             f"{works.model}, the model of {role}, does not support {refused.requested}: set "
-            f"{_variables(setting, role)} to one of {allowed}; or choose another model in "
+            f"{_variables(setting, role)} to one of: {allowed}. Or choose another model in "
             f"{make_variable_name(f'roles.{role}.model')}"
         )
 
@@ -222,7 +223,7 @@ def _variables(setting: str, role: Role) -> str:
     own = f"roles.{role}."
     if setting.startswith(own):
         return make_variable_name(setting)
-    return f"{make_variable_name(setting)}, or {make_variable_name(own + setting)} for {role} only,"
+    return f"{make_variable_name(setting)} (or, for {role} only, {make_variable_name(own + setting)})"
 
 
 def estimate_first_turn_tokens(request: TaskRequest) -> int:

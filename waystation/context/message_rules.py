@@ -54,9 +54,9 @@ def _block_faults(message: Message) -> Iterator[str]:
     for block in message.blocks:
         if isinstance(block, OpaqueBlock):
             if block.is_user_block != (message.role == "user"):
-                yield f"{block.kind} in a message of the {message.role}"
+                yield f"{block.kind} is not allowed in a message of the {message.role}"
         elif not isinstance(block, ALLOWED_BLOCKS[message.role]):
-            yield f"{block.type} in a message of the {message.role}"
+            yield f"{block.type} is not allowed in a message of the {message.role}"
         if isinstance(block, Text) and not block.text.strip():
             yield "blank text"
     if isinstance(message.blocks[-1], Thinking | RedactedThinking):
@@ -69,7 +69,7 @@ def _pairing_faults(messages: Sequence[Message], index: int, pending_allowed: bo
     asked = {call.id for call in before.tool_uses} if before else set[str]()
     given = [result.tool_use_id for result in message.tool_results]
     if not set(given) <= asked:
-        yield "a result without its call in the previous message"
+        yield "a result of a call that is not in the previous message"
     if len(set(given)) < len(given):
         yield "two results of one call"
     if any(not isinstance(block, ToolResult) for block in message.blocks[: len(given)]):

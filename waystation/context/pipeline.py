@@ -124,7 +124,7 @@ class CannotFitDecision(_Decision):
         return (
             f"These parts cannot be made smaller: system prompt and tools {self.fixed_tokens:,} tokens, task brief "
             f"{self.brief_tokens:,}, latest request {self.latest_message_tokens:,}, pins {self.pinned_tokens:,}; "
-            f"limit {self.limit:,}."
+            f"the limit for all of them is {self.limit:,}."
         )
 
 
@@ -284,7 +284,7 @@ def get_summary_skip_reason(transcript: Transcript) -> str | None:
     if failed and (missing := _missing_growth(transcript, failed[-1])) > 0:
         return (
             "No summary was requested, because the last attempt failed. The next attempt follows "
-            f"when the conversation has grown by {missing:,} tokens."
+            f"when the conversation has grown by another {missing:,} tokens."
         )
     return None
 

@@ -339,11 +339,11 @@ def check_middle(replaced: SummaryCheckInput) -> RejectedSummary | None:
 
 def _pins(replaced: SummaryCheckInput) -> str | None:
     names = ", ".join(replaced.pinned)
-    return f"the summary would hide what is pinned: {names}" if names else None
+    return f"the summary would hide pinned messages: {names}" if names else None
 
 
 def _constraints(replaced: SummaryCheckInput) -> str | None:
-    return _over_cap(replaced.constraints, replaced.max_constraint_tokens, "what the user demanded, word for word,")
+    return _over_cap(replaced.constraints, replaced.max_constraint_tokens, "the text of the user's demands")
 
 
 def _open_work(replaced: SummaryCheckInput) -> str | None:
@@ -355,7 +355,7 @@ def _empty(draft: _Draft) -> str | None:
 
 
 def _error_text(draft: _Draft) -> str | None:
-    return "the summary is an error or a refusal" if is_refusal_or_error(draft.body) else None
+    return "the summary is an error message or a refusal" if is_refusal_or_error(draft.body) else None
 
 
 def _inflated(draft: _Draft) -> str | None:
@@ -410,7 +410,7 @@ def _status(
 def _over_cap(texts: Sequence[str], cap: int, what: str) -> str | None:
     size = sum(map(estimate_line_tokens, texts))
     return (
-        f"{what} has {size:,} tokens; the maximum is {cap:,}, a fifth of the window: raise the window"
+        f"{what} has {size:,} tokens; the maximum is {cap:,}, a fifth of the context window: use a larger window"
         if size > cap
         else None
     )

@@ -134,21 +134,21 @@ def build_pin_record(
     now = get_effective_transcript(transcript)
     validate_message_id(message_id, now)
     if any(isinstance(record, PinRecord) and record.message_id == message_id for record in now.records):
-        raise BadInput(f"{message_id} is pinned already")
+        raise BadInput(f"message {message_id} is pinned already")
     record = PinRecord(id=record_id, message_id=message_id)
     # Measured with the pin in force: a hidden message counts with its full size, not with that of its replacement.
     shown = build_layout(with_record(now, record))
     places = {name: place for place, unit in enumerate(shown.units) for name in unit.message_ids}
     if message_id not in places:
-        raise BadInput(f"{message_id} is never sent to the model, so it cannot be pinned")
+        raise BadInput(f"message {message_id} is never sent to the model, so it cannot be pinned")
     sizes = {place: measure.scale_estimate(shown.units[place].tokens) for place in shown.pinned}
     if sum(sizes.values()) > policy.max_pinned_tokens:
         before = [place for place in sorted(shown.pinned) if place != places[message_id]]
-        names = ", ".join(f"{shown.units[place].message_ids[0]} ({sizes[place]:,})" for place in before)
+        names = ", ".join(f"{shown.units[place].message_ids[0]} ({sizes[place]:,} tokens)" for place in before)
         raise BadInput(
-            f"{message_id} has {sizes[places[message_id]]:,} tokens. All pins together may have "
+            f"message {message_id} has {sizes[places[message_id]]:,} tokens. All pinned messages together may have "
             f"{policy.max_pinned_tokens:,} tokens, a fifth of the context window. Pinned now: {names or 'none'}. "
-            "Remove a pin, or raise the window." + _instead(now, message_id)
+            "Remove a pin, or use a larger window." + _instead(now, message_id)
         )
     return record
 
@@ -158,7 +158,7 @@ def build_unpin_record(transcript: Transcript, message_id: str, record_id: str) 
     for record in get_effective_transcript(transcript).records:
         if isinstance(record, PinRecord) and record.message_id == message_id:
             return RestoreRecord(id=record_id, record_id=record.id)
-    raise BadInput(f"{message_id} is not pinned")
+    raise BadInput(f"message {message_id} is not pinned")
 
 
 def _instead(now: Transcript, message_id: str) -> str:
@@ -173,5 +173,5 @@ def _instead(now: Transcript, message_id: str) -> str:
             hidden = get_replacement(record).id
     if not hiding:
         return ""
-    commands = ", then ".join(f"`--compaction {name}`" for name in hiding)
-    return f" {message_id} is hidden: `waystation restore` with {commands} shows it again without a pin."
+    commands = ", then with ".join(f"`--compaction {name}`" for name in hiding)
+    return f" The message is hidden. To show it again without a pin, use `waystation restore` with {commands}."

@@ -171,8 +171,8 @@ def parse_procedure(source: ProcedureSource) -> Procedure | InvalidProcedure:
     faults = {
         "it has no text": not body,
         f"the front matter of its {SKILL_FILE} lacks a name or a description": skill and not (name and described),
-        f"{' and '.join(signs)} in its {SKILL_FILE} must be plain text, in quotes": bool(signs),
-        f"its {SKILL_FILE} has an invalid name: use at most 64 letters, digits, hyphens, spaces and dots": skill
+        f"in its {SKILL_FILE}, write {' and '.join(signs)} as plain text in quotes": bool(signs),
+        f"the name in its {SKILL_FILE} is invalid: use at most 64 letters, digits, hyphens, spaces and dots": skill
         and not _SKILL_NAME.fullmatch(name),
         "it has neither a description nor a heading": not described,
         f"it has {len(body):,} characters; the maximum is {most:,}": len(body) > most,
@@ -189,7 +189,7 @@ def reject_duplicate_names(found: Iterable[Procedure | InvalidProcedure]) -> tup
     checked: list[Procedure | InvalidProcedure] = []
     for one in found:
         if isinstance(one, Procedure) and one.name in taken:
-            reason = f"{taken[one.name]} has the same name"
+            reason = f"the procedure {taken[one.name]} has the same name"
             checked.append(InvalidProcedure(document=one.document, reason=reason))
         else:
             checked.append(one)

@@ -186,7 +186,7 @@ def _parse(cell: TextCell) -> Value | None:
         return cell.source.parse(cell.text)
     except ValidationError as error:
         column = cell.source.column
-        place = f"{column.table.name}.{column.name} of {cell.task_id}"
+        place = f"the column {column.table.name}.{column.name} of task {cell.task_id}"
         wrong = "; ".join(".".join(map(str, fault["loc"])) or fault["type"] for fault in error.errors())
         raise StoreError(
             f"{place} cannot be read, so no person can be erased from it (invalid: {wrong}): a newer version of "

@@ -121,7 +121,7 @@ def _own_fault(one: JsonValue, depth: int) -> str:
         case str() if not _is_whole(one):
             return "half of a character (a lone surrogate)"
         case dict() | list() if depth >= MAX_JSON_DEPTH:
-            return f"more than {MAX_JSON_DEPTH} levels"
+            return f"more than {MAX_JSON_DEPTH} nested levels"
         case _:
             return ""
 

@@ -65,7 +65,7 @@ class VariableExpander:
 
     def _secret(self, name: str) -> str:
         if name not in self._kept:
-            raise BadInput(f"the vault has no secret {name}: `waystation secrets set {name}` asks for it")
+            raise BadInput(f"the vault has no secret {name}: add it with `waystation secrets set {name}`")
         self._hide(self._kept[name])
         return self._kept[name]
 
@@ -152,7 +152,7 @@ class _Entry(Value):
         if (self.command is None) == (self.url is None):
             raise ValueError("it needs either command or url, not both")
         if self.type is not None and self.type not in TRANSPORTS:
-            raise ValueError(f"its type may be {', '.join(TRANSPORTS)}; older transports are not supported")
+            raise ValueError(f"its type must be one of: {', '.join(TRANSPORTS)}; older transports are not supported")
         if self.type is not None and getattr(self, TRANSPORTS[self.type]) is None:
             raise ValueError(f"a server of type {self.type} needs {TRANSPORTS[self.type]}")
         return self
@@ -271,7 +271,7 @@ def _place_of(entry: _Entry, expansion: VariableExpander) -> StdioTransportConfi
 def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Reject duplicate keys. JSON's own rule is that the last one counts: a server would silently disappear."""
     if (twice := find_duplicate_key(pairs)) is not None:
-        raise BadInput(f"{twice} is defined twice in the same object")
+        raise BadInput(f"the key {twice} is defined twice in the same object")
     return dict(pairs)
 
 

@@ -133,7 +133,7 @@ def _refused(server: McpServerConfig, tool: Tool, room: int) -> str:
     if not all(map(_is_seen, tool.name)):
         return "its name has invisible characters"
     if room < 0:
-        return f"its server's schemas together have more than {SERVER_SCHEMA_CHARACTERS:,} characters"
+        return f"the schemas of its server have more than {SERVER_SCHEMA_CHARACTERS:,} characters in total"
     return _unusable(tool.input_schema) or _hiding(_schema(server, tool.input_schema))
 
 
@@ -159,7 +159,7 @@ def _unusable(schema: dict[str, JsonValue]) -> str:
     if size > SCHEMA_CHARACTERS:
         return f"its schema has {size:,} characters; at most {SCHEMA_CHARACTERS:,} are accepted"
     if schema.get("type") != "object" or any(choice in schema for choice in _CHOICES):
-        return "its schema does not describe a single object, which models require"
+        return "its schema does not describe exactly one object, which models require"
     properties = schema.get("properties", {})
     if isinstance(properties, dict) and not all(map(_PROPERTY.fullmatch, properties)):
         return "its schema has an argument name that models do not accept"

@@ -640,7 +640,7 @@ class McpServerSession:
             if error.code not in BROKEN_CONNECTION_CODES and not link.traffic.excess:
                 raise
             link.retire()
-            reason = f"the server ended, or sent more than {MESSAGE_BYTES:,} bytes"
+            reason = f"the server ended, or sent a message of more than {MESSAGE_BYTES:,} bytes"
             why = f"the connection to the tool server {name} failed: {reason}"
             raise ToolServerFailed(_excess(self.server, link.traffic) or why) from None
         except (ValidationError, RuntimeError):

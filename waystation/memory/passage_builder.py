@@ -308,7 +308,7 @@ class UnindexedDocuments(Value):
     @property
     def name_summary(self) -> str:
         """The first of them by name, and how many more."""
-        names = [*([f"the end of {self.partial_document}"] if self.partial_document else []), *self.missing_documents]
+        names = [*([f"{self.partial_document} (its end)"] if self.partial_document else []), *self.missing_documents]
         more = len(names) - _MAX_NAMED
         return ", ".join(names[:_MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 

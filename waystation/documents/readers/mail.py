@@ -257,7 +257,7 @@ class _Walk:
         if part.is_multipart() and part.get_content_maintype() == "multipart":
             children = _children(part)
             inside = self._alternatives(children) if kind == "multipart/alternative" else self._all(children)
-            return _joined([self._around(part.preamble, "before"), inside, self._around(part.epilogue, "behind")])
+            return _joined([self._around(part.preamble, "before"), inside, self._around(part.epilogue, "after")])
         if part.is_multipart() and kind not in _MESSAGES:
             return self._fields(part)
         if _is_inline(part, kind):

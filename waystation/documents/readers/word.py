@@ -30,7 +30,7 @@ _LINK_KINDS = "http://schemas.openxmlformats.org/officeDocument/2006/relationshi
 _STYLE_MAP = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
 _DAMAGED = "damaged: not a readable Word file"
 _OPTIONAL = {
-    "styles": "damaged, so headings, and text that a style hides or strikes out, are not recognised",
+    "styles": "damaged, so neither headings nor text that a style hides or strikes out are recognised",
     "numbering": "damaged, so the numbers of lists and clauses are missing",
     "footnotes": "damaged",
     "endnotes": "damaged",

@@ -114,7 +114,9 @@ def answer_query(request: EngineRequest) -> QueryResult:
             cautions = tuple(caution for table in tables for caution in table.cautions)
             return _rows(_selected(connection, request.sql), request.max_rows, cautions)
         except duckdb.OutOfMemoryException as error:
-            raise TableEngineError(f"The query needs over {MEMORY_MB} MB of memory. Query less at once.") from error
+            raise TableEngineError(
+                f"The query needs over {MEMORY_MB} MB of memory. Query less data at a time."
+            ) from error
         except duckdb.Error as error:
             raise TableEngineError(str(error)[:_REASON_CHARACTERS]) from error
 

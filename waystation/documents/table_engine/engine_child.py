@@ -35,5 +35,6 @@ def _answered(request: EngineRequest) -> EngineResponse:
         return EngineResponse(rejection=str(unusable))
     except MemoryError:
         return EngineResponse(
-            rejection=f"The query needs over {ENGINE_MEMORY_BYTES // 1_000_000_000} GB of memory. Query less at once."
+            rejection=f"The query needs over {ENGINE_MEMORY_BYTES // 1_000_000_000} GB of memory. Query less data at a "
+            "time."
         )

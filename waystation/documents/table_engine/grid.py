@@ -99,7 +99,7 @@ def read_grid(text: TableText) -> Table:
     if width > MAX_COLUMNS:
         raise TableEngineError(f"Line {widest.line} of {text.name} has {width:,} cells; the maximum is {MAX_COLUMNS}.")
     if width * len(rows) > MAX_CELLS:
-        raise TableEngineError(f"{text.name} has more than {MAX_CELLS:,} cells. Query fewer lines of it at once.")
+        raise TableEngineError(f"{text.name} has more than {MAX_CELLS:,} cells. Query fewer lines of it at a time.")
     return Table(
         name=text.name,
         columns=tuple(_columns(rows)),

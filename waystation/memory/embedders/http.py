@@ -231,8 +231,10 @@ class HttpEmbedder(LexicalSimilarityMixin):
                 return answer
             pause_s = next(pauses, None)
             if pause_s is None or not answer.retryable or answer.wait_s > self._retry_policy.max_wait_s:
-                endpoint = f"{self.name} at {self._endpoint.host}"
-                raise MemoryUnavailable(f"cannot embed {format_count(len(texts), 'text')}: {endpoint} {answer.message}")
+                raise MemoryUnavailable(
+                    f"cannot embed {format_count(len(texts), 'text')} with {self.name}: the server "
+                    f"{self._endpoint.host} {answer.message}"
+                )
             await asyncio.sleep(max(answer.wait_s, pause_s * random.uniform(0.5, 1.5)))
 
     async def _ask(self, texts: Sequence[str], use: EmbeddingUse) -> tuple[Vector | None, ...] | _Failure:

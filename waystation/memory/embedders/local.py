@@ -274,7 +274,7 @@ def _load_fast(name: str, folder: Path | None) -> _FastModel:
     except (OSError, RuntimeError, ValueError, KeyError) as error:
         failed = type(error).__name__
     if folder is not None:
-        raise MemoryUnavailable(f"{folder} lacks files that fastembed needs for the model {name} ({failed})")
+        raise MemoryUnavailable(f"the folder {folder} lacks files that fastembed needs for the model {name} ({failed})")
     raise MemoryUnavailable(
         f"the model {name} is not in the cache of fastembed, and Waystation downloads no models. Fetch it with "
         f"`python -c \"from fastembed import TextEmbedding; TextEmbedding('{name}')\"`, with the same "

@@ -341,7 +341,7 @@ def _ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
         case APIConnectionError() | httpx2.HTTPError():
             return convert_connection_error(error.__cause__ or error)
         case _:
-            return ModelRejected(f"the provider's client cannot make the call ({type(error).__name__})")
+            return ModelRejected(f"the provider's client library cannot make the call ({type(error).__name__})")
 
 
 def _is_missing(error: APIStatusError) -> bool:
