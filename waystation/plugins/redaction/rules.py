@@ -48,7 +48,7 @@ _SHAPE = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 def _compiles(pattern: str) -> str:
     try:
         if regex.compile(pattern, FLAGS).fullmatch(""):
-            raise ValueError("the pattern matches empty text: write what must be there, as in `.+@example`")
+            raise ValueError("the pattern matches empty text: require at least one character, as in `.+@example`")
     except regex.error as error:
         raise ValueError(f"it is not a valid regular expression: {error}") from None
     return pattern
@@ -294,8 +294,8 @@ def _with_model(written: str) -> tuple[str, str]:
             if name.startswith(f"{language}_core_") and name.endswith(f"_{size}"):
                 return language, name
     raise BadInput(
-        f"there is no spaCy model for the language {language}: install one, like {language}_core_news_md, "
-        f"name an installed model ({language}=NAME), or remove {language} from the setting languages"
+        f"there is no spaCy model for the language {language}: install one (such as {language}_core_news_md), "
+        f"name an installed one ({language}=NAME), or remove {language} from the setting `languages`"
     )
 
 
