@@ -118,7 +118,7 @@ def test_what_cannot_be_used_is_refused(
         ("LANGUAGES", "en,xx", "there is no spaCy model for the language xx: install one"),
         ("LANGUAGES", "en=xx_missing", "the spaCy model xx_missing is not installed"),
         ("NATIONAL_IDS", "us,xx", "national_ids: there are no recognisers for xx"),
-        ("RECOGNISERS", "missing.yaml", "the recognisers missing.yaml cannot be read"),
+        ("RECOGNISERS", "missing.yaml", "the file of recognisers missing.yaml cannot be read"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused_and_the_doctor_says_so(

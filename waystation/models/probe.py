@@ -146,7 +146,7 @@ class ProbeRunner:
     def _who(self, reply: ModelResponse) -> None:
         other = find_substitute_model(self.model, reply.model)
         self.found["answers_as"] = other
-        finding = f"{other} answers; calls are charged under the requested name" if other else "as requested"
+        finding = f"{other} answers; calls are charged at the price of the requested model" if other else "as requested"
         self._note("model", "worked around" if other else "fits", finding)
 
     def _usage(self, reply: ModelResponse) -> None:

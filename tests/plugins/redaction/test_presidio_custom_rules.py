@@ -124,7 +124,7 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_line_and_field(tmp_path: Path, rules: str, said: str) -> None:
-    with pytest.raises(BadInput, match=rf"^the recognisers \S+rules\.yaml{said}"):
+    with pytest.raises(BadInput, match=rf"^the file of recognisers \S+rules\.yaml{said}"):
         load_custom_rules(written(tmp_path, rules))
 
 

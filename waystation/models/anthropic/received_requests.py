@@ -250,7 +250,8 @@ def _tool_faults(request: CountTokensRequest) -> Iterator[str]:
     blocks = [block for message in request.messages for block in message.content]
     for index, tool in enumerate(request.tools):
         if tool.input_schema.get("type") != "object" or UNIONS & tool.input_schema.keys():
-            yield f"tools.{index}.input_schema: it must be an object, without anyOf, oneOf or allOf at the top level"
+            place = f"tools.{index}.input_schema"
+            yield f"{place}: it must be an object, without a union (anyOf, oneOf, allOf) at the top level"
     yield from _strict_faults([tool for tool in request.tools if tool.strict])
     marked = sum(part.cache_control is not None for part in (request, *request.system, *request.tools, *blocks))
     if marked > MAX_CACHE_MARKS:

@@ -188,17 +188,17 @@ def load_custom_rules(path: Path) -> CustomDetectionConfig:
         content: object = yaml.safe_load(written)
         file = _File.model_validate({} if content is None else content)
     except OSError as error:
-        raise BadInput(f"the recognisers {path} cannot be read: {error.strerror}") from None
+        raise BadInput(f"the file of recognisers {path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
-        raise BadInput(f"the recognisers {where}: not valid YAML") from None
+        raise BadInput(f"the file of recognisers {where}: not valid YAML") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = [step for step in first["loc"] if step not in {_VALUE, _PATTERN}]
         field = ".".join(map(str, place)) or "the file"
         line, fault = _line(_composed(written), place), first["msg"].removeprefix(VALUE_ERROR_PREFIX)
-        raise BadInput(f"the recognisers {path}, line {line}: {field}: {fault}") from None
+        raise BadInput(f"the file of recognisers {path}, line {line}: {field}: {fault}") from None
     values = frozenset(item for item in file.allow if isinstance(item, str))
     patterns = tuple(item.regex for item in file.allow if isinstance(item, AllowedPattern))
     return CustomDetectionConfig(

@@ -627,7 +627,7 @@ async def add_schedule(
         definition = build_schedule_definition(given, request)
     except ValidationError as error:
         if any("name" in fault["loc"] for fault in error.errors()):
-            words = "a name has at most 60 lower-case letters, digits and hyphens, like weekly"
+            words = "a name has at most 60 lower-case letters, digits and hyphens, and no hyphen at its beginning"
             raise InvalidFieldError("name", words) from error
         raise
     try:
