@@ -233,7 +233,7 @@ def _fits(pattern: str, value: str) -> bool:
         return _own_regex(pattern).is_full_match(value)
     except TimeoutError:
         raise TextRedactionError(
-            f"a pattern under `allow` took over {SECONDS_PER_CHUNK:g} s for one value: simplify the pattern"
+            f"a pattern under `allow` took more than {SECONDS_PER_CHUNK:g} s for one value: simplify the pattern"
         ) from None
 
 

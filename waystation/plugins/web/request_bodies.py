@@ -111,7 +111,9 @@ RequestKey = Annotated[
         description="Key for a safe retry: the same key returns the same task.",
     ),
 ]
-ByField = Annotated[str, Field(max_length=200, description="Name to record; ignored if the credential has a name.")]
+ByField = Annotated[
+    str, Field(max_length=200, description="Your name, for the record; ignored if your key or token has a name.")
+]
 NoteField = Annotated[str, Field(max_length=2_000, description="Note for the audit log.")]
 
 
