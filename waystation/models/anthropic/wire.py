@@ -385,7 +385,7 @@ def _assistant_block(block: Block) -> AssistantBlockParam:
 
 
 def _misplaced(block: Block, role: Literal["user", "assistant"]) -> ModelRejected:
-    return ModelRejected(f"the Messages API does not accept a block of type {block.type} in {role} messages")
+    return ModelRejected(f"the Messages API takes no block of type {block.type} in a message of the {role}")
 
 
 def _block(block: ContentBlock) -> Block:
