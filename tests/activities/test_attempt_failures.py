@@ -56,7 +56,7 @@ WORTH_A_RETRY = [
     StoreError("the database refused a statement"),
     TextNotFoundError("0" * 64),
     RedactionFailed("the redactor is down"),
-    TextRedactionError("took over 2 s"),
+    TextRedactionError("took more than 2 s"),
     RedactionBlockedError("after 6 attempts"),
     MemoryUnavailable("Qdrant does not answer"),
     WebhookUnavailable("the webhook answered 500"),

@@ -285,9 +285,9 @@ def test_a_person_agrees_to_no_plan_whose_steps_are_not_shown(settings: Settings
     [
         ({"servers": ["wiki"]}, ""),
         ({"servers": ["default", "wiki"]}, ""),
-        ({"servers": ["letters"]}, "may not name the tool server 'letters'; allowed: default, wiki"),
+        ({"servers": ["letters"]}, "may not use the tool server 'letters'; allowed: default, wiki"),
         ({"skills": ["tides"]}, ""),
-        ({"skills": ["../tides"]}, "may not name the skill '../tides'; allowed: tides"),
+        ({"skills": ["../tides"]}, "may not use the skill '../tides'; allowed: tides"),
     ],
 )
 async def test_servers_and_skills_are_named_as_far_as_the_settings_allow(
@@ -306,7 +306,7 @@ async def test_servers_and_skills_are_named_as_far_as_the_settings_allow(
 async def test_without_a_word_in_the_settings_none_are_named(named: dict[str, list[str]], settings: Settings) -> None:
     async with open_assistant_client(settings) as asking:
         said = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], **named)
-    assert "assistant may not name the" in said
+    assert "assistant may not use the" in said
 
 
 async def test_a_server_that_a_person_named_in_its_session_is_not_passed_on_to_an_assistant(

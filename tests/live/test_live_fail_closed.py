@@ -36,7 +36,7 @@ ENDLESS = "x" * 1_500
 DOCUMENTS = (SourceDocument(name="pilot.md", text=f"Keep to starboard.\n{ENDLESS}\n"),)
 HANGS = "Nobody gets beyond these words."
 ATTEMPTS = 3
-WHY = "your own recogniser 'slow' took over 0.02 s"
+WHY = "your own recogniser 'slow' took more than 0.02 s"
 
 
 @pytest.fixture

@@ -207,7 +207,7 @@ async def test_a_time_out_is_unavailable() -> None:
 async def test_an_endpoint_that_streams_no_events_is_named_as_such() -> None:
     error = await error_of(build_html_response("application/json", "{}"))
     assert isinstance(error, ModelUnavailable)
-    assert str(error) == "the endpoint answered with something other than an event stream; check its URL"
+    assert str(error) == "the endpoint answered with something other than an event stream; check the endpoint's URL"
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ async def test_where_all_are_away_it_is_worth_another_attempt_and_all_are_asked_
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (ModelAuthenticationError("no"), "no; the key is the worker's FIRST_KEY, which is not set"),
+        (ModelAuthenticationError("no"), "no; the worker reads the key from FIRST_KEY, which is not set"),
         (ModelNotFoundError("gone"), f"gone; check the name and the endpoint with `waystation doctor --model {FIRST}`"),
         (ModelUnavailable("slow down", retry_after=2, possibly_billed=False), "slow down"),
         (SpendingLimitReached("no money"), "no money"),
@@ -132,7 +132,7 @@ async def test_a_key_that_is_set_is_named_and_never_shown(monkeypatch: pytest.Mo
     switch = ModelRouter(ScriptedModel([]), None, {"first": first}, places(), keys={"first": "FIRST_KEY"})
     with pytest.raises(ModelAuthenticationError) as raised:
         await switch.complete(REQUEST)
-    assert str(raised.value) == f"{FIRST}: no; the key is the worker's FIRST_KEY"
+    assert str(raised.value) == f"{FIRST}: no; the worker reads the key from FIRST_KEY"
 
 
 async def test_a_page_in_the_place_of_a_reply_sends_the_call_to_the_next() -> None:

@@ -83,7 +83,7 @@ BROKEN = {
     "nothing in it": ("", "price: it is missing; "),
     "an entry that is none": (
         "price = [3]",
-        "all of price 1: it should have named values, as a JSON object or a TOML table does; ",
+        "price 1: it should have named values, as a JSON object or a TOML table does; ",
     ),
     "no entry": ("price = []", "price: it is empty; "),
     "another table": (f"{entry()}[[prices]]\n", "prices: there is no such field; "),

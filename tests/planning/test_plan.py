@@ -71,8 +71,8 @@ BAD = {
     "a step without a goal": ((A, step("b", goal="  "), WEIGH, WRITE), "step 'b' has no goal"),
     "the id of the planning": (
         (step("plan"), B, step("write", "writing", "plan", "b")),
-        "step id 'plan' must be at most 40 lower-case letters, digits and hyphens, and not 'plan', 'revision-1' or "
-        "'review-1'",
+        "step id 'plan' must have at most 40 lower-case letters, digits and hyphens, and begin with a letter; 'plan' "
+        "and ids like 'revision-1' and 'review-1' are reserved",
     ),
 }
 
@@ -86,7 +86,7 @@ def test_what_keeps_a_plan_from_being_run_is_said(steps: tuple[Step, ...], error
 def test_an_id_that_could_break_other_ids_or_the_display_is_refused(bad: str) -> None:
     errors = find_plan_errors(Plan(steps=(step(bad), B, step("weigh", "analysis", bad, "b"), WRITE)))
     assert len(errors) == 1
-    assert errors[0].startswith(f"step id {bad!r} must be at most 40 lower-case letters")
+    assert errors[0].startswith(f"step id {bad!r} must have at most 40 lower-case letters")
 
 
 def test_a_plan_without_steps_is_refused_and_not_a_crash() -> None:

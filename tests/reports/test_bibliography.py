@@ -74,7 +74,7 @@ def test_bibtex_has_one_entry_for_each_source_that_passed_the_check() -> None:
     assert read_tex(survey.fields["title"]) == "Survey (of) 'depths'"
     assert [survey.fields[name] for name in ("year", "month", "day")] == ["2024", "May", "31"]
     assert read_tex(survey.fields["note"]).startswith("Cited: page 2 of attachment a (1).pdf, lines 12–15.")
-    assert f"The SHA-256 of the document's text begins {'a' * 16}." in survey.fields["note"]
+    assert f"The SHA-256 of the document's text begins with {'a' * 16}." in survey.fields["note"]
     assert (page.fields["url"], page.fields["urldate"]) == ("https://ok.example/?a=1&b=%7B2%7D#part_%7E", "2026-11-30")
     assert read_tex(entries[0].fields["title"]) == "docs/a/__init__.py"
 

@@ -111,12 +111,12 @@ REFUSALS: dict[str, tuple[httpx2.Response, State, str]] = {
     "a page that asks for a name": (
         httpx2.Response(200, headers={"content-type": "text/html"}, content="<html>Sign in</html>"),
         "broken",
-        "answered with a web page, as proxies and sign-in pages do; check its URL",
+        "answered with a web page, perhaps from a proxy or a sign-in; check the endpoint's URL",
     ),
     "a reply that is no stream": (
         said(200, {"choices": [], "content": []}),
         "retried, perhaps billed",
-        "something other than an event stream; check its URL",
+        "something other than an event stream; check the endpoint's URL",
     ),
     "a filter before the reply": (
         said(400, error("Output blocked by content filtering policy")),

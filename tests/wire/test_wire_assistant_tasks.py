@@ -87,7 +87,7 @@ async def test_what_a_task_came_to_is_what_its_call_would_have_returned(settings
         "resultType": "complete",
         "taskId": task,
         "status": "completed",
-        "statusMessage": f"{task} is done\n1 of 600,000 tokens spent\nits report: get_report",
+        "statusMessage": f"{task} is done\n1 of 600,000 tokens spent\nto read the report, call get_report",
         "ttlMs": None,
         "pollIntervalMs": 5000,
     }

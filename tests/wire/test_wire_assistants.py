@@ -163,7 +163,7 @@ async def test_a_status_is_a_few_lines_beside_its_data(settings: Settings) -> No
     (content,) = status.content
     assert isinstance(content, TextContent)
     assert content.text.replace(task, "TASK").splitlines() == snapshot(
-        ["TASK is done", "1 of 600,000 tokens spent", "its report: get_report"]
+        ["TASK is done", "1 of 600,000 tokens spent", "to read the report, call get_report"]
     )
 
 
@@ -282,11 +282,11 @@ async def test_who_waits_for_an_answer_that_is_none_hears_of_it(said: str) -> No
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        ("research_question", {}, "arguments of research_question: topic, purpose; required: topic"),
+        ("research_question", {}, "the prompt research_question takes the arguments topic, purpose; required: topic"),
         (
             "research_question",
             {"topic": "a", "topics": "b"},
-            "arguments of research_question: topic, purpose; required: topic",
+            "the prompt research_question takes the arguments topic, purpose; required: topic",
         ),
         ("question", {"topic": "a"}, "there is no prompt 'question'; available prompts: research_question"),
     ],

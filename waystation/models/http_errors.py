@@ -166,8 +166,8 @@ _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout,
 
 LONGER = "WAYSTATION_MODEL_PATIENCE and WAYSTATION_MODEL_PATIENCE_THINKING set how long to wait"
 CUT_OFF = "the model's reply was cut off"
-NO_STREAM = "the endpoint answered with something other than an event stream; check its URL"
-PAGE_INSTEAD = "the endpoint answered with a web page, as proxies and sign-in pages do; check its URL"
+NO_STREAM = "the endpoint answered with something other than an event stream; check the endpoint's URL"
+PAGE_INSTEAD = "the endpoint answered with a web page, perhaps from a proxy or a sign-in; check the endpoint's URL"
 
 
 def build_no_stream_error(content_type: str) -> ModelError:
@@ -311,7 +311,7 @@ def add_model_to_error(error: ModelError, model: str, variable: str, *, is_set: 
     if isinstance(error, ModelNotFoundError):
         step = f"; check the name and the endpoint with `waystation doctor --model {model}`"
     elif isinstance(error, ModelAuthenticationError) and variable:
-        step = f"; the key is the worker's {variable}{'' if is_set else ', which is not set'}"
+        step = f"; the worker reads the key from {variable}{'' if is_set else ', which is not set'}"
     named = copy(error)
     named.args = (f"{model}: {error}{step}",)
     return named

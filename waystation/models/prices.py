@@ -89,7 +89,7 @@ def _place(place: tuple[int | str, ...]) -> str:
     """Return the field and its entry, counted from 1."""
     match place:
         case (_, int() as entry, *field):
-            return f"{'.'.join(map(str, field)) or 'all'} of price {entry + 1}"
+            return f"{'.'.join(map(str, field))} of price {entry + 1}" if field else f"price {entry + 1}"
         case _:
             return ".".join(map(str, place))
 

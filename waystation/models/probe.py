@@ -138,7 +138,7 @@ class ProbeRunner:
                 self._note(
                     "thinking",
                     "worked around",
-                    "the endpoint refuses the beta that drops outdated thinking, so requests do not ask for it",
+                    "the endpoint refuses the beta feature that drops outdated thinking, so requests do not use it",
                 )
             return chat, reply
         raise refused[0]
@@ -146,7 +146,7 @@ class ProbeRunner:
     def _who(self, reply: ModelResponse) -> None:
         other = find_substitute_model(self.model, reply.model)
         self.found["answers_as"] = other
-        finding = f"{other} answers; calls are charged under the requested name" if other else "as requested"
+        finding = f"{other} answers; calls are charged at the price of the requested model" if other else "as requested"
         self._note("model", "worked around" if other else "fits", finding)
 
     def _usage(self, reply: ModelResponse) -> None:
@@ -250,7 +250,7 @@ class ProbeRunner:
             )
             return
         if not tokens:
-            self._note("overflow", "not asked", "--overflow sends a request that is longer than the window")
+            self._note("overflow", "not asked", "add --overflow to send a request that is longer than the window")
             return
         try:
             await self._ask(chat, _asking(" ".join(["wave"] * tokens)))

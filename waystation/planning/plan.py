@@ -50,9 +50,9 @@ class Step(Value):
     id: Identifier = Field(description="Lower-case letters, digits and hyphens, such as research-1.")
     role: Role = Field(description="What the step does.")
     title: str = Field(description="At most six words in the language of the question, without names of persons.")
-    goal: str = Field(default="", description="What its agent is to do, as your instructions say.")
+    goal: str = Field(default="", description="What the agent of this step must do.")
     needs: tuple[Identifier, ...] = Field(
-        default=(), description="Ids of the steps whose results it needs and is shown."
+        default=(), description="Ids of the steps whose results the agent of this step receives."
     )
     share: Share = ""
     """Empty: an even part of what the others leave. A person's share is lent to no other step."""
@@ -137,8 +137,8 @@ def find_plan_faults(plan: Plan) -> tuple[PlanFault, ...]:
     ]
     faults += [
         PlanFault(
-            f"step id {step_id!r} must be at most 40 lower-case letters, digits and hyphens, and not "
-            f"{PLANNING_ID!r}, 'revision-1' or 'review-1'",
+            f"step id {step_id!r} must have at most 40 lower-case letters, digits and hyphens, and begin with a letter"
+            f"; {PLANNING_ID!r} and ids like 'revision-1' and 'review-1' are reserved",
             place,
             "id",
         )

@@ -315,7 +315,7 @@ In the sections below: 7 quotations from 7 documents.
 
 **Which licences do these packages carry**
 
-- 6 of 7 quoted documents say the same. "MIT" [a0.md:3-3] [a1.md:3-3] [a2.md:3-3] [a3.md:3-3] [a4.md:3-3]
+- 6 of 7 quoted documents say this. "MIT" [a0.md:3-3] [a1.md:3-3] [a2.md:3-3] [a3.md:3-3] [a4.md:3-3]
 - **c1**: "PSF-2.0" [c1.md:3-3]\
 """)
     assert rest == snapshot("""\

@@ -104,7 +104,7 @@ async def test_a_report_quotes_what_was_asked_for_word_for_word(model: ChatModel
     assert '- "The old interface is deprecated and will be removed in 9.0.": package0 [package0.md:' in attention
     assert "Classifier: Development Status :: 3 - Alpha" in attention
     assert "Production/Stable" not in attention
-    assert '4 of 12 quoted documents say the same. "MIT" [package0.md:4-4] [package3.md:4-4]' in report.summary
+    assert '4 of 12 quoted documents say this. "MIT" [package0.md:4-4] [package3.md:4-4]' in report.summary
     assert max(team.turns.values()) <= 20
 
 

@@ -250,7 +250,8 @@ def _tool_faults(request: CountTokensRequest) -> Iterator[str]:
     blocks = [block for message in request.messages for block in message.content]
     for index, tool in enumerate(request.tools):
         if tool.input_schema.get("type") != "object" or UNIONS & tool.input_schema.keys():
-            yield f"tools.{index}.input_schema: it must be an object, without a union at its top"
+            place = f"tools.{index}.input_schema"
+            yield f"{place}: it must be an object, without a union (anyOf, oneOf, allOf) at the top level"
     yield from _strict_faults([tool for tool in request.tools if tool.strict])
     marked = sum(part.cache_control is not None for part in (request, *request.system, *request.tools, *blocks))
     if marked > MAX_CACHE_MARKS:
@@ -272,8 +273,8 @@ def _strict_faults(tools: Sequence[WireTool]) -> Iterator[str]:
     total = sum((StrictSchemaCounts.from_schema(tool.input_schema) for tool in tools), StrictSchemaCounts())
     if not total.replace(tools=0).fits:
         yield (
-            f"tools: {total.optional_parameters} optional parameters and {total.unions} with unions are too many for "
-            "strict tools"
+            f"tools: {total.optional_parameters} optional parameters and {total.unions} parameters with unions are "
+            "too many for strict tools"
         )
 
 

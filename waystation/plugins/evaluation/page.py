@@ -56,9 +56,9 @@ def _legend(found: Sequence[Evaluation]) -> str:
 
 def _means(found: Sequence[Evaluation]) -> str:
     rows = [[escape(MEANS[measure]), *[_number(one.mean(measure)) for one in found]] for measure in MEASURES]
-    rows.append(["tokens", *[f"{sum(answer.tokens for answer in one.answers):,}" for one in found]])
-    rows.append(["compactions", *[f"{sum(answer.compactions for answer in one.answers):,}" for one in found]])
-    rows.append(["pauses", *[f"{sum(answer.pauses for answer in one.answers):,}" for one in found]])
+    rows.append(["tokens (total)", *[f"{sum(answer.tokens for answer in one.answers):,}" for one in found]])
+    rows.append(["compactions (total)", *[f"{sum(answer.compactions for answer in one.answers):,}" for one in found]])
+    rows.append(["pauses (total)", *[f"{sum(answer.pauses for answer in one.answers):,}" for one in found]])
     return _table(["mean", *[one.label for one in found]], rows)
 
 

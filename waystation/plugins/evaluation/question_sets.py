@@ -154,7 +154,8 @@ def load_evaluation_questions(question_set: QuestionSet, folder: Path, scratch: 
             raise BadInput(f"question {gold.id}: two documents have the name {clash}")
         if unknown := next((name for name in gold.cites if name not in names), None):
             raise BadInput(
-                f"question {gold.id}: `cites` names {unknown}, which is not one of its documents ({_list(names[:5])})"
+                f"question {gold.id}: `cites` names {unknown}, which is not a document of this question "
+                f"({_list(names[:5])})"
             )
         found.append(EvaluationQuestion(gold, tuple(documents)))
     return tuple(found)

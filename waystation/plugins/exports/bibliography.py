@@ -51,7 +51,7 @@ class BibliographyEntry(NamedTuple):
         """The cited places, and the digest of the text."""
         cited = f"Cited: {'; '.join(self.places)}."
         digest = self.metadata.digest
-        return f"{cited} The SHA-256 of the document's text begins {digest}." if digest else cited
+        return f"{cited} The SHA-256 of the document's text begins with {digest}." if digest else cited
 
 
 def list_bibliography_entries(report: ExportedReport) -> tuple[BibliographyEntry, ...]:

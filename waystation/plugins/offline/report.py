@@ -455,7 +455,7 @@ def _conclusions(
         more = "" if len(cited) <= MAX_CITATIONS else f" ({MAX_CITATIONS} cited here)"
         # The count is a sentence of its own, since no document says it.
         yield (
-            f'{need.title}{TOPIC}{saying} of {len(documents)} {_QUOTED} say the same{more}. "{said}"',
+            f'{need.title}{TOPIC}{saying} of {len(documents)} {_QUOTED} say this{more}. "{said}"',
             cited[:MAX_CITATIONS],
         )
     singles = [group[0] for group in groups if len(group) == 1 or not counts]

@@ -61,7 +61,7 @@ class CustomRecognizer(FormatRecognizer):
             return pattern.find_spans(text)
         except TimeoutError:
             raise TextRedactionError(
-                f"your own recogniser {self._kind.name!r} took over {rules.SECONDS_PER_CHUNK:g} s for one "
+                f"your own recogniser {self._kind.name!r} took more than {rules.SECONDS_PER_CHUNK:g} s for one "
                 "piece of text: simplify its pattern, in particular nested repetitions"
             ) from None
 

@@ -77,7 +77,7 @@ class ConfiguredPresidioRedactor(PresidioRedactor):
         count = len(rules.custom.recognizers)
         own = f"; {format_count(count, 'additional recogniser')}" if count else ""
         return (
-            f"policy {rules.policy}; names in {models}, and names from lists in other languages; national ids of "
+            f"policy {rules.policy}; names in {models}, in other languages by lists of names; national ids of "
             f"{', '.join(rules.countries)}{own}"
         )
 

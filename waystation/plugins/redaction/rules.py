@@ -48,7 +48,7 @@ _SHAPE = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 def _compiles(pattern: str) -> str:
     try:
         if regex.compile(pattern, FLAGS).fullmatch(""):
-            raise ValueError("the pattern matches empty text: write what must be there, as in `.+@example`")
+            raise ValueError("the pattern matches empty text: require at least one character, as in `.+@example`")
     except regex.error as error:
         raise ValueError(f"it is not a valid regular expression: {error}") from None
     return pattern
@@ -188,17 +188,17 @@ def load_custom_rules(path: Path) -> CustomDetectionConfig:
         content: object = yaml.safe_load(written)
         file = _File.model_validate({} if content is None else content)
     except OSError as error:
-        raise BadInput(f"the recognisers {path} cannot be read: {error.strerror}") from None
+        raise BadInput(f"the file of recognisers {path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
-        raise BadInput(f"the recognisers {where}: not valid YAML") from None
+        raise BadInput(f"the file of recognisers {where}: not valid YAML") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = [step for step in first["loc"] if step not in {_VALUE, _PATTERN}]
         field = ".".join(map(str, place)) or "the file"
         line, fault = _line(_composed(written), place), first["msg"].removeprefix(VALUE_ERROR_PREFIX)
-        raise BadInput(f"the recognisers {path}, line {line}: {field}: {fault}") from None
+        raise BadInput(f"the file of recognisers {path}, line {line}: {field}: {fault}") from None
     values = frozenset(item for item in file.allow if isinstance(item, str))
     patterns = tuple(item.regex for item in file.allow if isinstance(item, AllowedPattern))
     return CustomDetectionConfig(
@@ -233,7 +233,7 @@ def _fits(pattern: str, value: str) -> bool:
         return _own_regex(pattern).is_full_match(value)
     except TimeoutError:
         raise TextRedactionError(
-            f"a pattern under `allow` took over {SECONDS_PER_CHUNK:g} s for one value: simplify the pattern"
+            f"a pattern under `allow` took more than {SECONDS_PER_CHUNK:g} s for one value: simplify the pattern"
         ) from None
 
 
@@ -294,8 +294,8 @@ def _with_model(written: str) -> tuple[str, str]:
             if name.startswith(f"{language}_core_") and name.endswith(f"_{size}"):
                 return language, name
     raise BadInput(
-        f"there is no spaCy model for the language {language}: install one, like {language}_core_news_md, "
-        f"name an installed model ({language}=NAME), or remove {language} from the setting languages"
+        f"there is no spaCy model for the language {language}: install one (such as {language}_core_news_md), "
+        f"name an installed one ({language}=NAME), or remove {language} from the setting `languages`"
     )
 
 

@@ -92,7 +92,7 @@ class TimeLimit:
     def make_timeout_error(self) -> RedactionTimeoutError:
         """Build the error for an exceeded limit."""
         return RedactionTimeoutError(
-            f"redaction took over {self.seconds:g} s and was stopped (the setting redaction_seconds)"
+            f"redaction took more than {self.seconds:g} s and was stopped (the setting redaction_seconds)"
         )
 
     async def wait_for(self, done: asyncio.Future[_T]) -> None:

@@ -172,7 +172,7 @@ class Conversation:
         }
         named = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.items() if tokens)
         reason = (
-            f"the parts that cannot be made smaller have {rung.min_tokens:,} tokens, but the limit is "
-            f"{rung.limit:,}: {named}"
+            f"the parts that cannot be made smaller ({named}) have {rung.min_tokens:,} tokens together, but the limit "
+            f"is {rung.limit:,}"
         )
         self._attempt(CompactionStatus.CANNOT_FIT, self.tokens, reason=reason)

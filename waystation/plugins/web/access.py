@@ -151,7 +151,7 @@ class RateLimiter:
         return left >= 1
 
 
-_NO_PAGE_NAMED = RejectionInfo(403, "a browser must name its page in the header `Origin` when it requests a change")
+_NO_PAGE_NAMED = RejectionInfo(403, "a request from a browser that changes something needs the header `Origin`")
 
 
 class BrowserSession(NamedTuple):
@@ -274,7 +274,7 @@ def _cookie(headers: Headers) -> str:
     return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
 
 
-_HOW_TO_SIGN_IN = "open the address that `waystation serve` printed, or send its token as a bearer token"
+_HOW_TO_SIGN_IN = "open the address that `waystation serve` printed, or send the address's token as a bearer token"
 _HOW_TO_SIGN_IN_ELSEWHERE = (
     "send an API key (`waystation keys make`) or a token of your identity provider as a bearer token; in a browser, "
     "open any page and sign in with a key"

@@ -66,7 +66,7 @@ def describe_earlier_spending(views: Sequence[TaskView]) -> str:
     costs = sorted(cost for one in finished if (cost := to_micro_usd(one.cost_usd)))
     middle = format_tokens_short(round(median(tokens)))
     least, most = format_tokens_short(tokens[0]), format_tokens_short(tokens[-1])
-    spent = f"{least} to {most} tokens each, half of the tasks under {middle}"
+    spent = f"{least} to {most} tokens each"
     if len(costs) == len(finished):
         spent = f"{spent} ({format_usd_short(costs[0])} to {format_usd_short(costs[-1])})"
-    return f"Your last {format_count(len(finished), 'finished task')} spent {spent}."
+    return f"Your last {format_count(len(finished), 'finished task')} spent {spent}, half of the tasks under {middle}."

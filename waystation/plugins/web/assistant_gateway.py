@@ -72,11 +72,11 @@ class DocumentInput(Value):
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if sum(given is not None for given in (self.text, self.path, self.uri)) != 1:
-            raise ValueError("give one of text, path and uri")
+            raise ValueError("give exactly one of text, path and uri")
         if self.text is not None and not (self.name.strip() and self.text.strip()):
             raise ValueError("a text must not be blank, and needs a name, which citations use")
         if not (self.path or self.uri or self.text or "").strip():
-            raise ValueError("a path or an address must not be empty: the path . means the whole folder")
+            raise ValueError("a path or an address must not be empty: the path `.` means the whole allowed folder")
         return self
 
 
@@ -291,7 +291,7 @@ class AssistantGateway:
         if beyond := [name for name in wanted if name not in there]:
             names = ", ".join(there) or "none"
             raise BadInput(
-                f"{self.policy.name} may not name the skill {sanitize_line(beyond[0])!r}; allowed: {names} "
+                f"{self.policy.name} may not use the skill {sanitize_line(beyond[0])!r}; allowed: {names} "
                 "(WAYSTATION_MCP_SKILLS)"
             )
         return tuple(there[name] for name in dict.fromkeys(wanted))

@@ -126,7 +126,7 @@ async def submit_research(
         Field(description="Length of the report. By default, it depends on the number of findings."),
     ] = None,
     servers: Annotated[
-        ServerNames | None, Field(description="Names of allowed tool servers; leave it out for the default servers.")
+        ServerNames | None, Field(description="Names of allowed tool servers; if omitted, the default servers.")
     ] = None,
     skills: Annotated[tuple[str, ...], Field(description="Names of skills that the agents follow.")] = (),
     request_id: Annotated[
@@ -501,8 +501,9 @@ class AssistantServer(MCPServer[Any]):
         takes = [one.name for one in known[name]]
         needed = [one.name for one in known[name] if one.required]
         if not set(needed) <= (arguments or {}).keys() <= set(takes):
+            required = ", ".join(needed) or "none"
             raise MCPError(
-                INVALID_PARAMS, f"arguments of {name}: {', '.join(takes)}; required: {', '.join(needed) or 'none'}"
+                INVALID_PARAMS, f"the prompt {name} takes the arguments {', '.join(takes)}; required: {required}"
             )
         return await super().get_prompt(name, arguments, context)
 

@@ -66,7 +66,7 @@ def format_task_status(view: TaskView) -> str:
         for one in list_pending_approvals(view)
     ]
     if view.over and view.shown_report is not None:
-        lines.append("its report: get_report")
+        lines.append("to read the report, call get_report")
     return "\n".join(filter(None, lines))
 
 
@@ -130,8 +130,8 @@ def get_approval_block_reason(one: PendingApproval, answers: Answers, *, forms: 
     match answers:
         case "nobody":
             return (
-                "assistants may not approve requests here (WAYSTATION_MCP_ANSWERS). A person can approve this request "
-                f"with {elsewhere}"
+                "the setting WAYSTATION_MCP_ANSWERS does not allow assistants to approve requests. A person can "
+                f"approve this request with {elsewhere}"
             )
         case "person" if not forms:
             return (

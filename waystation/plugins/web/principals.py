@@ -351,7 +351,7 @@ class AssistantPolicy(Value):
         """
         if beyond := [name for name in wanted or () if name not in {DEFAULT_SERVERS, *self.servers}]:
             raise BadInput(
-                f"{self.name} may not name the tool server {beyond[0]!r}; allowed: "
+                f"{self.name} may not use the tool server {beyond[0]!r}; allowed: "
                 f"{', '.join((DEFAULT_SERVERS, *self.servers))} (WAYSTATION_MCP_SERVERS)"
             )
         return (DEFAULT_SERVERS,) if wanted is None else tuple(dict.fromkeys(wanted))
@@ -372,8 +372,8 @@ class AssistantPolicy(Value):
                 return found
         listed = ", ".join(map(str, self.roots))
         raise BadInput(
-            f"{sanitize_line(written)!r} is not a file or folder that assistants may read: give a path below "
-            f"{listed}, or the text itself"
+            f"{sanitize_line(written)!r} is not a file or folder that assistants may read: give the document as "
+            f"text, or a path below {listed}"
         )
 
 

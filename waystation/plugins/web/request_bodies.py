@@ -111,7 +111,9 @@ RequestKey = Annotated[
         description="Key for a safe retry: the same key returns the same task.",
     ),
 ]
-ByField = Annotated[str, Field(max_length=200, description="Name to record; ignored if the credential has a name.")]
+ByField = Annotated[
+    str, Field(max_length=200, description="Your name, for the record; ignored if your key or token has a name.")
+]
 NoteField = Annotated[str, Field(max_length=2_000, description="Note for the audit log.")]
 
 
@@ -119,8 +121,8 @@ def _at_once(given: Any) -> Any:
     if isinstance(given, list | tuple) and (count := len(cast("Sequence[object]", given))) > MAX_REQUEST_DOCUMENTS:
         raise ValueError(
             f"{count:,} documents are too many for one request (maximum {MAX_REQUEST_DOCUMENTS:,}): send fewer, or use "
-            f"`waystation submit --docs FOLDER`, which takes {MAX_TASK_DOCUMENTS:,}, on a machine that can open the "
-            "store. An assistant can send the path of the folder"
+            f"`waystation submit --docs FOLDER` on a machine that can open the store (up to {MAX_TASK_DOCUMENTS:,} "
+            "documents). An assistant can send the path of the folder"
         )
     return cast("object", given)
 
@@ -500,7 +502,7 @@ async def forget_session(client: Client, session: str, order: ForgetSessionReque
     Raises InvalidFieldError for another name in `confirm`; as `Client.forget_session`.
     """
     if order.confirm != session:
-        raise InvalidFieldError("confirm", f"type {sanitize_line(session)} to confirm that you mean this session")
+        raise InvalidFieldError("confirm", f"type the name of this session to confirm: {sanitize_line(session)}")
     return await client.forget_session(session, everything=order.everything)
 
 
@@ -627,7 +629,7 @@ async def add_schedule(
         definition = build_schedule_definition(given, request)
     except ValidationError as error:
         if any("name" in fault["loc"] for fault in error.errors()):
-            words = "a name has at most 60 lower-case letters, digits and hyphens, like weekly"
+            words = "a name has at most 60 lower-case letters, digits and hyphens, and no hyphen at its beginning"
             raise InvalidFieldError("name", words) from error
         raise
     try:
@@ -776,9 +778,9 @@ def _stay_in_bounds(name: str, value: object) -> None:
         ):
             raise BadInput(f"{name}: give one line of at most {MAX_NAME_CHARACTERS} characters")
         case DocumentLoadResult() if len(value.documents) > MAX_REQUEST_DOCUMENTS:
-            raise BadInput(f"{len(value.documents):,} documents: send at most {MAX_REQUEST_DOCUMENTS:,} at once")
+            raise BadInput(f"{len(value.documents):,} documents: send at most {MAX_REQUEST_DOCUMENTS:,} in one request")
         case list() | tuple() if len(cast("Sequence[object]", value)) > MAX_REQUEST_DOCUMENTS:
-            raise BadInput(f"{name}: send at most {MAX_REQUEST_DOCUMENTS:,} items at once")
+            raise BadInput(f"{name}: send at most {MAX_REQUEST_DOCUMENTS:,} items in one request")
         case _:
             pass
 
@@ -794,7 +796,9 @@ def _of_tenant(request: TaskRequest, principal: Principal) -> TaskRequest:
     whose that is.
     """
     if request.forked_from is not None or request.since is not None:
-        raise BadInput("a request cannot set the fields forked_from and since: fork the task, or continue its session")
+        raise BadInput(
+            "a request cannot set the fields `forked_from` and `since`: fork the task, or continue its session"
+        )
     return request.replace(tenant=principal.tenant)
 
 
