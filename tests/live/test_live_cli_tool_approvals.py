@@ -85,7 +85,10 @@ async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_am
     assert "  | Send this letter to the keeper?" in told
     assert f"  waystation approve {task} --request harbours-1" in told
     assert with_money.outcome == "refused"
-    assert with_money.reason == "harbours-1 asks to call send_letter, not for budget: approve it without an amount"
+    assert (
+        with_money.reason
+        == "the request harbours-1 asks to call send_letter, not for budget: approve it without an amount"
+    )
     assert taken.outcome == "approved"
     assert at.tool.sent == ["the keeper"]
     assert progress.phase is TaskPhase.DONE

@@ -46,7 +46,7 @@ async def test_a_notice_is_told_in_words_with_the_page_of_its_task_and_where_to_
     (body,) = server.accepted_bodies
     assert body["title"] == "task-0123456789abcdef: harbours-1 asked"
     said = str(body["message"])
-    assert said.startswith("`harbours` asks for 2,387 tokens. Its deadline is 2026-11-22 00:00 UTC.")
+    assert said.startswith("`harbours` asks for 2,387 tokens. The deadline is 2026-11-22 00:00 UTC.")
     assert "“How is the bar ‹crossed› & when?”" in said
     assert said.endswith("https://w.example.org/tasks/task-1\n\nAnswer at https://w.example.org")
 
