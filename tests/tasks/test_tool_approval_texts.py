@@ -161,7 +161,7 @@ def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:
     assert (told["event"], told["tool"], asked.summary) == (
         "action_asked",
         "fs__write_file",
-        "task-0123456789abcdef: harbours-1 asked",
+        "task-0123456789abcdef: request harbours-1 asked",
     )
     assert "harbours.md" not in f"{render_mrkdwn(asked, None)}{told}"
 

@@ -454,9 +454,9 @@ def _describe_quotations(count: int) -> str:
         case 0:
             return ""
         case 1:
-            return ", and the quotation matches them word for word"
+            return ", and the quotation matches these lines word for word"
         case _:
-            return f", and all {count:,} quotations match them word for word"
+            return f", and all {count:,} quotations match these lines word for word"
 
 
 def _count_with_verb(count: int) -> str:

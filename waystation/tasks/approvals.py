@@ -270,7 +270,7 @@ def describe_plan_request(steps_left: int, requested: Amount) -> tuple[str, str]
     steps = "step" if steps_left == 1 else "steps"
     plan = f"plan of {steps_left} {steps} waits for approval"
     if requested.is_zero:
-        return plan, "the task ends; the cost of planning remains"
+        return plan, "the task ends; the cost of planning counts as spent"
     return f"revised {plan}, with {format_amount(requested)} for new steps", "the plan stays as it was"
 
 
