@@ -523,7 +523,7 @@ def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
         for by in parts.senders
     ]
     updates = (update for update in task.document_updates if update.stored)
-    lines += [f"- The documents changed while the task ran: {update.text}" for update in updates]
+    lines += [f"- The documents were updated while the task ran: {update.text}" for update in updates]
     lines += [
         f"- The message `{rejected.signal}` had no effect: {neutralize_markdown(rejected.reason)}"
         for rejected in task.rejected_messages
