@@ -361,7 +361,7 @@ def _phases(given: Sequence[TaskPhase | str] | str) -> frozenset[TaskPhase]:
     try:
         return frozenset(map(TaskPhase, _several(given)))
     except (TypeError, ValueError):
-        raise BadInput(f"there are no phases {given!r}; the phases are {', '.join(TaskPhase)}") from None
+        raise BadInput(f"unknown phase in {given!r}; the phases are {', '.join(TaskPhase)}") from None
 
 
 def _told(answer: AnswerResult) -> str:

@@ -302,8 +302,8 @@ MUTATIONS = (
     ),
     Mutation(
         "approvals", "a call is approved that nobody named", "waystation/tasks/approvals.py",
-        "    if message.request_id is None:\n        raise ValueError(f\"{request.request_id} asks to call",
-        "    if False:\n        raise ValueError(f\"{request.request_id} asks to call",
+        "    if message.request_id is None:\n        raise ValueError(f\"{asks}: look at the call",
+        "    if False:\n        raise ValueError(f\"{asks}: look at the call",
         ("tests/tasks/test_tool_approval_requests.py", *APPROVALS),
     ),
     Mutation(

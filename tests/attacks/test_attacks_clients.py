@@ -371,7 +371,7 @@ ODDITIES: tuple[tuple[Callable[[AsyncWaystation], Awaitable[object]], str], ...]
     (lambda ws: ws.task(ODD), "does not name a task"),
     (lambda ws: ws.approve(ODD), "does not name a task"),
     (lambda ws: ws.tasks(maximum=ODD_TEXT), "maximum cannot be used: it should be a whole number"),
-    (lambda ws: ws.tasks(phases=ODD), "there are no phases 5"),
+    (lambda ws: ws.tasks(phases=ODD), "unknown phase in 5"),
     (lambda ws: ws.tasks(text=ODD), "text: it should be text"),
     (lambda ws: ws.submit(ODD), "question: it should be text"),
     (lambda ws: ws.submit("q", docs=ODD), "docs must be the path"),

@@ -63,7 +63,7 @@ async def test_a_sealed_value_opens_in_its_own_row_alone(store_url: str, table: 
         if len(rows) < 2:
             pytest.skip("these tasks have one value of it")
         await changed(store, f"UPDATE {table} SET {column} = {quoted(str(rows[0]))}")
-        with pytest.raises(WrongKey, match="belongs to another place"):
+        with pytest.raises(WrongKey, match="was copied from another place"):
             async with store.database.read() as connection:
                 (await connection.execute(this.select())).all()
         assert second.row.ref != first.row.ref
@@ -114,7 +114,7 @@ async def test_a_task_that_was_given_to_somebody_else_is_not_opened_there(store_
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         kept = await write_every_encrypted_column(store, "first")
         await changed(store, f"UPDATE tasks SET {column} = 'thief'")
-        with pytest.raises(WrongKey, match="belongs to another place"):
+        with pytest.raises(WrongKey, match="was copied from another place"):
             await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
 
 
@@ -124,7 +124,7 @@ async def test_no_other_text_of_the_store_takes_the_place_of_a_document(store_ur
         kept = await write_every_encrypted_column(store, "first")
         other = await store.put_text("An attacker has this text in the store, too.", TASK_1_SCOPE)
         await changed(store, f"UPDATE documents SET {column} = '{other}'")
-        with pytest.raises(WrongKey, match="belongs to another place"):
+        with pytest.raises(WrongKey, match="was copied from another place"):
             await store.list_documents(kept.row.ref.task_id, SYSTEM_SCOPE)
 
 

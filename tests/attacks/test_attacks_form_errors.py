@@ -269,7 +269,7 @@ async def test_an_amount_that_cannot_be_granted_is_said_at_the_amount_with_note_
             "for grants",
             "add",
         ),
-        ("writing-1 was already approved", ""),
+        ("the request writing-1 was already approved", ""),
     ],
 )
 async def test_an_answer_that_the_task_refused_comes_back_with_the_reason(
@@ -290,10 +290,15 @@ async def test_what_was_typed_for_a_request_that_waits_no_more_is_shown_beside_t
     task = await store_finished_task(settings)
     sent = {"mark": ACCESS.csrf_token, "request_id": "other-1", "add": "60k", "by": "Ada", "note": f"take it {SCRIPT}"}
     async with desk(settings) as (client, asking):
-        client.says = AnswerResult(outcome="refused", reason="other-1 was already approved")
+        client.says = AnswerResult(outcome="refused", reason="the request other-1 was already approved")
         answer = await asking.post(f"/tasks/{task}/approve", data=sent)
     assert answer.status_code == 409
-    for words in ("Other-1 was already approved", "<dd>60k</dd>", "<dd>Ada</dd>", "<dd>take it &lt;script&gt;"):
+    for words in (
+        "The request other-1 was already approved",
+        "<dd>60k</dd>",
+        "<dd>Ada</dd>",
+        "<dd>take it &lt;script&gt;",
+    ):
         assert words in answer.text
 
 

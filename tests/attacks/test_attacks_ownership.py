@@ -323,7 +323,7 @@ async def taken(store: SqlStore, victim: TaskRow, thief: TaskRow) -> list[str]:
                 try:
                     found = await read(store, of, reader)
                 except (StoreError, WrongKey) as refused:
-                    assert "another program" in str(refused) or "belongs to another place" in str(refused)  # noqa: PT017
+                    assert "another program" in str(refused) or "was copied from another place" in str(refused)  # noqa: PT017
                     continue
                 if (of is victim and found) or secret(victim) in str(found):
                     got.append(name)

@@ -433,7 +433,7 @@ async def test_what_cannot_be_used_is_said_without_repeating_it(settings: Settin
         )
         unheard = [await asking.request(method, "/v1/sessions", headers=BEARER) for method in ("DELETE", "PATCH")]
     assert (answer.status_code, SCRIPT in answer.text) == (422, False)
-    assert little.json()["detail"] == "budget: from 2,000 to 1,000,000,000 tokens"
+    assert little.json()["detail"] == "budget: it should be from 2,000 to 1,000,000,000 tokens"
     assert {answer.status_code for answer in unheard} == {405}
     assert all("/v1/openapi.json lists all addresses" in answer.json()["detail"] for answer in unheard)
     assert (amount.status_code, "lots" in amount.json()["detail"]) == (400, True)

@@ -123,7 +123,7 @@ def test_the_sum_of_several_grants_is_told_before_they_are_made() -> None:
 
 
 def test_of_all_requests_one_that_needs_no_money_any_more_fails_nobody_and_a_named_one_is_refused() -> None:
-    refused = AnswerResult(outcome="refused", reason="r1 was already withdrawn")
+    refused = AnswerResult(outcome="refused", reason="the request r1 was already withdrawn")
     freed = view(PENDING_APPROVAL.replace(decision="withdrawn", note="money came free", answered_at=NOON))
     needless = describe_late_answer(approving(), refused, freed, "r1")
     assert needless.outcome == "not_needed"

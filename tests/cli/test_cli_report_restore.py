@@ -72,8 +72,8 @@ def test_without_the_key_the_report_is_read_and_not_restored(task_id: str, ran: 
     code, out, err = ran("report", task_id, "--restore")
     assert (code, out) == (2, "")
     assert err == (
-        "waystation: what placeholders stand for is encrypted, and the key is missing: set WAYSTATION_KEY to the key "
-        f"of the workers, or restore their key file as {Settings().key_file}"
+        "waystation: the vault with the originals behind placeholders is encrypted, and the key is missing: set "
+        f"WAYSTATION_KEY to the key of the workers, or restore their key file as {Settings().key_file}"
     )
     assert not Settings().key_file.exists()
 

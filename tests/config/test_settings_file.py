@@ -83,7 +83,7 @@ def test_the_environment_beats_the_file_under_each_of_its_names(config: Path, mo
 
 
 FAULTS = {
-    'budget = "300"': "budget in {}: from 2,000 to 1,000,000,000 tokens",
+    'budget = "300"': "budget in {}: it should be from 2,000 to 1,000,000,000 tokens",
     "window = 100": "window in {}: it must be from 2,000 to 1,000,000",
     'window = "wide"': "window in {}: it must be from 2,000 to 1,000,000; 'wide' is not an amount of tokens: {tokens}",
     'window = "2,5k"': (

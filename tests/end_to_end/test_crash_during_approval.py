@@ -65,7 +65,7 @@ def test_an_open_question_survives_kill_9_under_its_id_is_answered_once_and_its_
         server.goes_on.set()
         assert shell.approve_until_over(task) == "done"
         assert [answer.returncode == 0 for answer in answers] == [True, False]
-        assert f"refused: {asked['request_id']} was already approved" in answers[1].stderr
+        assert f"refused: the request {asked['request_id']} was already approved" in answers[1].stderr
 
         assert sent.read_text() == f"{WHOM}\n"
         (result,) = [one for one in load_tool_calls(shell, task, "research-1") if one.tool == SEND.name]

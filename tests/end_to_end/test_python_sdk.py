@@ -94,7 +94,7 @@ def test_a_task_from_a_script_and_from_a_notebook_whose_own_loop_runs(address: s
                 ws.deliver(early)
             with pytest.raises(UnknownTask):
                 ws.task("task-0123456789abcdef")
-            with pytest.raises(BadInput, match=r"there are no phases .*gone"):
+            with pytest.raises(BadInput, match=r"unknown phase in .*gone"):
                 ws.tasks(phases=["gone"])
             with pytest.raises(BadInput, match="is not an amount"):
                 ws.approve(task, "much")

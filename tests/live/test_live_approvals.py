@@ -205,10 +205,10 @@ async def test_an_answer_counts_once_and_never_after_another(
         progress = await task.result()
         trail = await counter.store.list_audit_entries(task.id, SYSTEM_SCOPE)
     assert [refusal.reason for refusal in refusals] == [
-        "harbours-1 was already approved",
-        "tides-1 was already denied",
-        "tides-1 was already denied",
-        "harbours-1 was already approved",
+        "the request harbours-1 was already approved",
+        "the request tides-1 was already denied",
+        "the request tides-1 was already denied",
+        "the request harbours-1 was already approved",
     ]
     assert limit == Limit(tokens=TIGHT_BUDGET + 1_500)
     assert progress.phase is TaskPhase.PARTIAL

@@ -105,7 +105,7 @@ async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
     assert said[2].endswith(": 500 tokens left")
     lines = capsys.readouterr().err.splitlines()
     assert (lines[0], lines[2]) == (f"{task}: denying 2 requests", f"{second} ({second_agent}): denied")
-    assert lines[1].startswith(f"{first}: refused: {first} was already approved: ")
+    assert lines[1].startswith(f"{first}: refused: the request {first} was already approved: ")
 
 
 @pytest.mark.usefixtures("cli_settings")

@@ -86,7 +86,8 @@ async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_am
     assert f"  waystation approve {task} --request harbours-1" in told
     assert with_money.outcome == "refused"
     assert (
-        with_money.reason == "request harbours-1 asks to call send_letter, not for budget: approve it without an amount"
+        with_money.reason
+        == "the request harbours-1 asks to call send_letter, not for budget: approve it without an amount"
     )
     assert taken.outcome == "approved"
     assert at.tool.sent == ["the keeper"]

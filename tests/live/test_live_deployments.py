@@ -115,7 +115,8 @@ async def test_the_command_shows_builds_chooses_one_and_rolls_back(
         2,
         "",
         snapshot(
-            "waystation: the server has no deployment waystation: workers with WAYSTATION_VERSIONING=true create it\n"
+            "waystation: the server has no deployment waystation: start workers with WAYSTATION_VERSIONING=true, which "
+            "create it\n"
         ),
     )
     assert shown == snapshot(

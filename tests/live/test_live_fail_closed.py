@@ -86,7 +86,9 @@ async def test_a_text_that_fails_in_every_attempt_is_left_out_and_workers_that_c
             return bool(await waits_of(settings, task_id))
 
         await wait_until(waiting)
-        assert (await waits_of(settings, task_id))[0].startswith(f"RunResearchAgent is being retried: {WHY}")
+        assert (await waits_of(settings, task_id))[0].startswith(
+            f"the activity RunResearchAgent is being retried: {WHY}"
+        )
     async with at_work(server, settings, crew) as counter:
         assert await attempts_of(counter) > 1
         progress = await counter.get_task_handle().result()

@@ -177,8 +177,8 @@ async def test_a_run_that_would_pass_the_ceiling_of_the_month_does_not_start_and
     spent = tasks[0].budget.spent.tokens
     assert first.view.last.startswith("done, task-")
     assert second.view.last == (
-        f"over the monthly budget, this month's runs have spent or reserved {spent:,} tokens, and another 300,000 "
-        "tokens would exceed the monthly budget of 300,000 tokens"
+        f"over the monthly budget, this month's runs have spent or reserved {spent:,} tokens, and another run with a "
+        "budget of 300,000 tokens would exceed the monthly budget of 300,000 tokens"
     )
     assert not second.view.paused
     assert len(tasks) == 1

@@ -102,7 +102,10 @@ async def test_a_grant_of_tokens_for_a_call_has_no_effect_and_says_why(
         await at.task.signal(DENY_BUDGET, {"request_id": request.request_id, "finish": "cancel"})
         progress = await at.task.result()
     (refusal,) = progress.rejected_messages
-    assert refusal.reason == "request harbours-1 asks to call send_letter, not for budget: approve it without an amount"
+    assert (
+        refusal.reason
+        == "the request harbours-1 asks to call send_letter, not for budget: approve it without an amount"
+    )
     assert progress.phase is TaskPhase.CANCELLED
     assert progress.budget.reserved == Amount()
     assert at.tool.sent == []
@@ -323,6 +326,6 @@ async def test_a_conversation_that_is_taken_back_takes_its_request_with_it(
         await at.task.signal(APPROVE_BUDGET, {"request_id": "harbours-2"})
         progress = await at.task.result()
     assert [one.decision for one in progress.approvals] == ["expired", "approved"]
-    assert [refusal.reason for refusal in progress.rejected_messages] == ["harbours-1 has already expired"]
+    assert [refusal.reason for refusal in progress.rejected_messages] == ["the request harbours-1 has already expired"]
     assert at.tool.sent == ["the keeper"]
     assert progress.phase is TaskPhase.DONE

@@ -79,7 +79,7 @@ async def test_an_answer_is_told_what_became_of_it_and_counts_once_however_often
         ended = await task.result()
         trail = await counter.store.list_audit_entries(task.id, SYSTEM_SCOPE)
     assert first == again == UpdateResult(outcome="approved", reason="go on")
-    assert late == UpdateResult(outcome="refused", reason="harbours-1 was already approved")
+    assert late == UpdateResult(outcome="refused", reason="the request harbours-1 was already approved")
     assert wrong.outcome == "refused"
     assert wrong.reason.startswith("finish: ")
     assert denied.outcome == "denied"

@@ -102,8 +102,8 @@ def test_which_documents_do_not_all_reach_memory_is_told_with_the_setting_that_d
     assert render_unindexed_section(many).splitlines()[:5] == [
         "## Not all in memory",
         "",
-        "The agents of this task could read all documents. Memory keeps 100 of their 200 characters for later tasks "
-        "(WAYSTATION_REMEMBERED_CHARACTERS). Memory lacks:",
+        "The agents of this task could read all documents. Memory keeps 100 of the documents' 200 characters for later "
+        "tasks (WAYSTATION_REMEMBERED_CHARACTERS). Memory lacks:",
         "",
         "- 10.md",
     ]

@@ -16,7 +16,7 @@ from waystation.tasks.task import TaskProgress
 from waystation.tasks.view import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-WAITS = "RunResearchAgent is being retried: RedactionFailed: the redactor is down"
+WAITS = "the activity RunResearchAgent is being retried: RedactionFailed: the redactor is down"
 
 
 def screen(view: TaskView) -> str:

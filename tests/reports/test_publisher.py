@@ -322,7 +322,7 @@ async def test_the_account_says_who_asked_and_which_versions_of_documents_are_ci
     await submit_deliverable(env, "writing", DRAFT)
     _, report = await publish_report(env)
     (document, _) = await env.store.list_documents(TASK, SYSTEM_SCOPE)
-    assert "- Submitted by local, 2026-11-21 12:00 UTC\n" in report
+    assert "- Submitted by tenant local, 2026-11-21 12:00 UTC\n" in report
     appendix = report.partition("## Appendix: document versions\n\n")[2]
     assert appendix.startswith("The cited documents, with the first 16 digits of the SHA-256 of their texts:\n\n")
     assert f"- harbour.md `{document.blob[:16]}`\n- keeper.md" in appendix

@@ -133,7 +133,7 @@ Whether the report answers the question was not judged.
 - research-1 asked for 20,000 tokens; 15,000 tokens approved by Ada (name not verified): go on
 - research-1 asked for 20,000 tokens; denied by Ada (name not verified)
 - research-2 asked for 30,000 tokens after 7 calls; no one answered
-- `approve_budget` had no effect: tokens: Input should be greater than 0
+- The message `approve_budget` had no effect: tokens: Input should be greater than 0
 - Memory did not answer a search; the agent continued without it.
 
 ## Not used
@@ -250,7 +250,7 @@ def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
     progress = PAUSED.replace(totals=totals, approvals=(PENDING_APPROVAL,))
     report = render_report(make_report_parts(progress=progress), "# Report", ReportAppendix())
     assert "- Web searches by the provider: 3\n" in report
-    assert "- 4,000 of these tokens are an upper bound: the endpoint did not report them\n" in report
+    assert "- 4,000 of the task's tokens are an upper bound: the endpoint did not report their number\n" in report
     assert "cost: price unknown" in report
     assert "- research-2 asked for 30,000 tokens after 7 calls; no one answered" in report
     assert "may have been billed" not in report

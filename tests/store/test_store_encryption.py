@@ -124,7 +124,7 @@ async def test_a_text_that_was_moved_to_another_column_does_not_open(store_url: 
         kept = await write_every_encrypted_column(store, "first")
         async with store.database.write() as connection:
             await connection.exec_driver_sql("UPDATE tasks SET title = plan")
-        with pytest.raises(WrongKey, match="belongs to another place"):
+        with pytest.raises(WrongKey, match="was copied from another place"):
             await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
 
 

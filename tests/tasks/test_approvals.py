@@ -146,13 +146,13 @@ def test_a_request_is_answered_once() -> None:
     denied = answered(apply_denial(among(TWO), {}, NOON))
     requests = [approved, denied]
     assert reason(apply_approval(among(*requests), {"request_id": "research-1-1"}, NOON)) == snapshot(
-        "research-1-1 was already approved"
+        "the request research-1-1 was already approved"
     )
     assert reason(apply_denial(among(*requests), {"request_id": "research-1-1"}, NOON)) == snapshot(
-        "research-1-1 was already approved"
+        "the request research-1-1 was already approved"
     )
     assert reason(apply_approval(among(*requests), {"request_id": "research-2-1"}, NOON)) == snapshot(
-        "research-2-1 was already denied"
+        "the request research-2-1 was already denied"
     )
 
 
@@ -257,5 +257,5 @@ def test_an_approver_whose_name_is_verified_answers_and_nobody_edits_a_plan() ->
     ada: dict[str, JsonValue] = {"by": "Ada", "verified": "API key 1"}
     assert answered(apply_approval(APPROVERS, ada, NOON)).decision == "approved"
     assert answered(apply_denial(APPROVERS, ada, NOON)).decision == "denied"
-    with pytest.raises(ValueError, match="as it is through `waystation serve`"):
+    with pytest.raises(ValueError, match="through `waystation serve`, an approver can approve or deny"):
         build_plan_edit(APPROVERS, ReviewPlanInput(plan="0" * 64, by="Ada"))

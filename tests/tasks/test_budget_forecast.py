@@ -246,8 +246,8 @@ def test_what_an_agent_has_is_counted_by_kind() -> None:
 @pytest.mark.parametrize(
     ("calls", "told"),
     [
-        (1, "700 tokens, from 1 call so far, with"),
-        (2, "700 tokens, from 2 calls so far, with"),
+        (1, "700 tokens (from 1 call so far), with"),
+        (2, "700 tokens (from 2 calls so far), with"),
         (3, "700 tokens, with"),
     ],
 )

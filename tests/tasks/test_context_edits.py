@@ -86,19 +86,19 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
     ),
     "no message": (
         {"action": "pin", "agent": "research-1"},
-        snapshot("the signal: pin needs `message`"),
+        snapshot("the signal: the action pin needs `message`"),
     ),
     "a compaction to pin": (
         {**PIN, "compaction": "c1"},
-        snapshot("the signal: pin takes no `compaction`"),
+        snapshot("the signal: the action pin takes no `compaction`"),
     ),
     "nothing to restore": (
         {"action": "restore", "agent": "research-1"},
-        snapshot("the signal: restore needs `compaction`"),
+        snapshot("the signal: the action restore needs `compaction`"),
     ),
     "instructions to pin": (
         {**PIN, "instructions": "0" * 64},
-        snapshot("the signal: pin does not accept `instructions`"),
+        snapshot("the signal: the action pin does not accept `instructions`"),
     ),
     "instructions in words": (
         {"action": "compact", "agent": "research-1", "instructions": "keep the tides"},

@@ -31,9 +31,9 @@ def of(event: NotificationEvent) -> TaskNotification:
 
 def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
     assert render_mrkdwn(REQUEST_NOTICE, PAGE) == (
-        "*`harbours` asks for 2,387 tokens.* Its deadline is 2026-11-22 00:00 UTC. "
+        "*`harbours` asks for 2,387 tokens.* The deadline is 2026-11-22 00:00 UTC. "
         f"Its task is {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER} · "
-        "<http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&amp;b=2|its page>"
+        "<http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&amp;b=2|details>"
     )
 
 
@@ -68,7 +68,7 @@ def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cau
     )
     told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(forecast=seen)), PAGE)
     assert (
-        "tokens.* Before that, the agent's last model call got no reply and may have been billed: &lt;x&gt;. Its "
+        "tokens.* Before that, the agent's last model call got no reply and may have been billed: &lt;x&gt;. The "
         "deadline is" in told
     )
 
@@ -193,7 +193,7 @@ def test_a_notice_has_the_same_id_whenever_it_is_made_and_another_for_every_othe
 
 def test_the_summary_fits_the_temporal_ui() -> None:
     assert (REQUEST_NOTICE.summary, make_end_notice(TaskPhase.DONE).summary) == snapshot(
-        ("task-0123456789abcdef: harbours-1 asked", "task-0123456789abcdef: done")
+        ("task-0123456789abcdef: request harbours-1 asked", "task-0123456789abcdef: done")
     )
 
 
@@ -207,7 +207,7 @@ def test_events_of_a_schedule_name_it_with_the_reason_and_the_next_step() -> Non
         reason="1 of the paths of its documents no longer exist (failure 1 in a row)",
     )
     told = [render_mrkdwn(failed.replace(event=event), "https://w.example.org/schedules") for event in ScheduleEvent]
-    because, page = failed.reason, " · <https://w.example.org/schedules|its page>"
+    because, page = failed.reason, " · <https://w.example.org/schedules|details>"
     assert told == [
         f"*A run of the schedule `board-pack` failed:* {because}. State of the schedule: "
         f"`waystation schedule list`{page}",
@@ -228,7 +228,7 @@ def test_events_of_a_schedule_name_it_with_the_reason_and_the_next_step() -> Non
             "2 notices",
             """\
 - schedule board-pack: run failed: “1 of the paths of its documents no longer exist (failure 1 in a row)”
-- task-0123456789abcdef: harbours-1 asked: “How is the bar ‹crossed› & when?”
+- task-0123456789abcdef: request harbours-1 asked: “How is the bar ‹crossed› & when?”
 
 Answer with `waystation approvals`\
 """,

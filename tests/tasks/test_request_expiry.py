@@ -38,7 +38,7 @@ def test_an_expired_request_takes_no_answer_any_more() -> None:
     for answer in (apply_approval, apply_denial):
         refusal = answer(make_approval_context(state), {"request_id": "research-1-1"}, LATER)
         assert isinstance(refusal, RejectedMessage)
-        assert refusal.reason == "research-1-1 has already expired"
+        assert refusal.reason == "the request research-1-1 has already expired"
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ def test_a_run_fits_into_a_month_with_all_that_it_may_spend() -> None:
     assert find_month_overrun_reason(Limit(), Amount(tokens=10**9), budget) == ""
     assert find_month_overrun_reason(Limit(tokens=1_000_000), Amount(tokens=800_000), budget) == ""
     assert find_month_overrun_reason(Limit(tokens=1_000_000), Amount(tokens=800_001), budget) == snapshot(
-        "this month's runs have spent or reserved 800,001 tokens, and another 200,000 tokens would exceed the monthly "
-        "budget of 1,000,000 tokens"
+        "this month's runs have spent or reserved 800,001 tokens, and another run with a budget of 200,000 "
+        "tokens would exceed the monthly budget of 1,000,000 tokens"
     )
 
 

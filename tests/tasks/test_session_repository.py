@@ -56,8 +56,8 @@ async def test_runs_that_are_registered_at_once_do_not_pass_the_budget_of_their_
     assert sum(not answer for answer in answers) == 3
     assert len(await store.list_tasks(SYSTEM_SCOPE)) == 3
     assert {answer for answer in answers if answer} == {
-        "this month's runs have spent or reserved 120,000 tokens, and another 40,000 tokens would exceed the monthly "
-        "budget of 120,000 tokens"
+        "this month's runs have spent or reserved 120,000 tokens, and another run with a budget of 40,000 "
+        "tokens would exceed the monthly budget of 120,000 tokens"
     }
 
 

@@ -42,7 +42,7 @@ To end this step with what it has, send `deny_budget` with
 {"request_id": "research-2-1", "finish": "partial", "by": "name"}
 ```
 
-- `approve_budget` had no effect: tokens: Input should be greater than 0
+- The message `approve_budget` had no effect: tokens: Input should be greater than 0
 
 **Steps**
 

@@ -185,16 +185,16 @@ def test_a_run_that_works_again_after_its_task_has_ended_waits_for_nothing() -> 
     [
         (
             {"request_id": f"{AGENT}-1", "tokens": 5_000},
-            f"request {AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
+            f"the request {AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
         ),
         (
             {"request_id": f"{AGENT}-1", "usd": 0.5},
-            f"request {AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
+            f"the request {AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
         ),
-        ({}, f"request {AGENT}-1 asks to call fs__write_file: look at the call, then answer with this request_id"),
+        ({}, f"the request {AGENT}-1 asks to call fs__write_file: look at the call, then answer with this request_id"),
         (
             {"request_id": f"{AGENT}-1", "action": "fs__delete"},
-            f"request {AGENT}-1 asks to call fs__write_file, not the tool that `action` names",
+            f"the request {AGENT}-1 asks to call fs__write_file, not the tool that `action` names",
         ),
     ],
 )
@@ -216,7 +216,7 @@ def test_an_approval_that_names_the_tool_is_taken() -> None:
 def test_an_approval_of_a_call_is_no_answer_to_a_request_for_money() -> None:
     sent: JsonValue = {"request_id": f"{AGENT}-1", "action": "fs__write_file"}
     assert why(apply_approval(make_approval_context(request_budgets(make_working_state(), AGENT)), sent, NOON)) == (
-        f"{AGENT}-1 asks for budget, not to call a tool: approve it without `action`"
+        f"the request {AGENT}-1 asks for budget, not to call a tool: approve it without `action`"
     )
 
 

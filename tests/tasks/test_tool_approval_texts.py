@@ -51,8 +51,8 @@ def test_the_ui_says_where_to_read_the_values_that_a_call_sends() -> None:
     assert "shows them" not in shown(REQUEST)
     action = make_action_question(text="To <PERSON_5101fccb76df>?").replace(replaced=(0,))
     assert (
-        "The call sends the values of 1 placeholder shown here: `waystation approvals task-1` shows these values."
-        in shown(REQUEST.replace(action=action)).replace(VIEWED_PROGRESS.task_id, "task-1")
+        "The call sends the private values behind 1 placeholder above: `waystation approvals task-1` shows these "
+        "values." in shown(REQUEST.replace(action=action)).replace(VIEWED_PROGRESS.task_id, "task-1")
     )
 
 
@@ -60,7 +60,7 @@ def test_the_ui_shows_the_question_as_code_and_the_signals_that_answer_it() -> N
     assert shown(REQUEST) == snapshot("""\
 **Paused: a person has to answer**
 
-**harbours asks to call fs__write_file.** It is called once, with exactly these arguments:
+**harbours asks to call fs__write_file.** If the call is allowed, it is made once, with exactly these arguments:
 
     May the tool write_file be called with these arguments?
     {
@@ -134,7 +134,10 @@ def test_no_line_of_a_question_can_pass_for_one_of_ours(width: int) -> None:
 
 def test_what_does_not_fit_is_counted_and_where_it_is_read_is_said_where_the_question_is() -> None:
     long = asking("x" * 1_500)
-    rest = "500 more characters are not shown: `waystation transcript {} --agent harbours` ends with the whole call."
+    rest = (
+        "500 more characters are not shown: `waystation transcript {} --agent harbours` shows the whole call at the "
+        "end."
+    )
     assert rest.format("task-0123456789abcdef") in shown(long)
     assert rest.format("task-1") in format_request(waiting(long), NOON, 80)
     assert "more characters" not in shown(REQUEST)
@@ -148,7 +151,7 @@ def test_a_request_that_is_overdue_says_what_happens_then() -> None:
 def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:
     asked = REQUEST_NOTICE.replace(request=REQUEST)
     assert render_mrkdwn(asked, None) == snapshot(
-        "*`harbours` asks to call `fs__write_file`.* Its deadline is 2026-11-21 21:00 UTC. Its task is "
+        "*`harbours` asks to call `fs__write_file`.* The deadline is 2026-11-21 21:00 UTC. Its task is "
         "`task-0123456789abcdef`, “How is the bar &lt;crossed&gt; &amp; when?”, which has spent 9,000 of 10,000 "
         "tokens. See the call with `waystation show task-0123456789abcdef`. Answer with "
         "`waystation approve task-0123456789abcdef --request harbours-1` or "
@@ -158,7 +161,7 @@ def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:
     assert (told["event"], told["tool"], asked.summary) == (
         "action_asked",
         "fs__write_file",
-        "task-0123456789abcdef: harbours-1 asked",
+        "task-0123456789abcdef: request harbours-1 asked",
     )
     assert "harbours.md" not in f"{render_mrkdwn(asked, None)}{told}"
 

@@ -293,8 +293,8 @@ async def resolve_only_request(
     (asked,) = waiting
     if approving and asked.action is not None:
         reason = (
-            f"request {asked.request_id} asks to call {asked.action.tool}: look at the call, then answer with this "
-            "request_id"
+            f"the request {asked.request_id} asks to call {asked.action.tool}: look at the call, then answer with "
+            "this request_id"
         )
         return AnswerResult(outcome="refused", reason=reason)
     return asked.request_id

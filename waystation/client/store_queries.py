@@ -213,7 +213,7 @@ async def _restored(settings: Settings, store: SqlStore, text: str) -> RestoredT
 
     vault = build_vault_if_key_exists(store, settings)
     if vault is None:
-        raise build_missing_key_error(settings, "what placeholders stand for")
+        raise build_missing_key_error(settings, "the vault with the originals behind placeholders")
     try:
         return await restore_text_from_vault(text, vault, tenant_hash(settings.tenant))
     except WrongKey:

@@ -68,7 +68,7 @@ class AesGcmCipher:
         try:
             return self._aead.decrypt(nonce, body, self._bound(context))
         except InvalidTag:
-            raise WrongKey("it is encrypted, but it was changed or belongs to another place") from None
+            raise WrongKey("it is encrypted, but it was changed, or was copied from another place") from None
 
     def _bound(self, context: bytes) -> bytes:
         return b"\x00".join((self._header, self._purpose, context))

@@ -290,8 +290,8 @@ def build_redaction_notes(*texts: RedactionResult, of: str = "") -> tuple[str, .
     notes: list[str] = []
     if languages := sorted({language for text in texts for language in text.languages_without_names}):
         notes.append(
-            f"The setting `languages` has no model for {', '.join(languages)}. In such text, only full names on "
-            "Waystation's lists were found. Secrets and identifiers were found as usual."
+            f"The setting `languages` has no model for {', '.join(languages)}. In text in such a language, only "
+            "full names on Waystation's lists were found. Secrets and identifiers were found as usual."
         )
     named = f" ({truncate_redacted(of, NAMED_CHARACTERS, '…')})" if of else ""
     notes += [

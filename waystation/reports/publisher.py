@@ -76,7 +76,7 @@ from waystation.tasks.state import TaskState
 from waystation.tasks.task import ReportVersion, ReusedWork, TaskPhase, TaskProgress, TaskRow
 from waystation.tasks.view import TaskView, select_shown_version
 
-REDACTED_REMARK = "the cited lines lack some words of this sentence; they are not shown, because they are redacted"
+REDACTED_REMARK = "the cited lines lack some words of this sentence; the words are not shown, because they are redacted"
 """Replaces what the lines of a sentence lack if it would quote them."""
 
 
@@ -322,7 +322,9 @@ class ReportPublisher:
             before = None
         if before is None:
             return insert_after_title(
-                report, f"> **What changed since last time** is unknown, because {since} no longer has a report."
+                report,
+                f"> **What changed since last time** is unknown, because the earlier task {since} no longer has a "
+                "report.",
             )
         found = await asyncio.to_thread(compare_reports, before, report)
         (part,) = await self._redacted([render_report_changes(found, since, ref.task_id)], ref.tenant)
@@ -393,7 +395,7 @@ class ReportPublisher:
     async def _render_request_line(self, ref: TaskRef) -> str:
         """Render who asked and when."""
         row = await self.store.get_task(ref.task_id, ref.scope)
-        return f"- Submitted by {sanitize_line(row.request.tenant)}, {row.submitted_at:%Y-%m-%d %H:%M} UTC"
+        return f"- Submitted by tenant {sanitize_line(row.request.tenant)}, {row.submitted_at:%Y-%m-%d %H:%M} UTC"
 
     async def _render_versions(self, ref: TaskRef, checked: CitationCheckResult) -> str:
         """Render which versions of which documents and web pages are cited, with their titles and dates."""

@@ -61,7 +61,7 @@ from waystation.tasks.view import StepView, TaskView
 
 OFFLINE_WARNING = (
     "> **No LLM wrote this.** The built-in offline model searched the documents, copied the best passages word for "
-    "word and put them in order. It understands nothing; read it as an index, not as an answer."
+    "word and put them in order. It understands nothing; read this report as an index, not as an answer."
 )
 
 QUESTION_LABEL = "**Question.**"
@@ -302,7 +302,7 @@ def render_unindexed_section(left_out: UnindexedDocuments | None) -> str:
     if len(left_out.lines) > MAX_SKIPPED_LINES:
         lines.append(f"- and {len(left_out.lines) - MAX_SKIPPED_LINES:,} more")
     said = (
-        f"The agents of this task could read all documents. Memory keeps {left_out.max_characters:,} of their "
+        f"The agents of this task could read all documents. Memory keeps {left_out.max_characters:,} of the documents' "
         f"{left_out.total_characters:,} characters for later tasks (WAYSTATION_REMEMBERED_CHARACTERS). Memory lacks:"
     )
     return "\n".join([NOT_IN_MEMORY, "", said, "", *lines])
@@ -454,9 +454,9 @@ def _describe_quotations(count: int) -> str:
         case 0:
             return ""
         case 1:
-            return ", and the quotation matches them word for word"
+            return ", and the quotation matches these lines word for word"
         case _:
-            return f", and all {count:,} quotations match them word for word"
+            return f", and all {count:,} quotations match these lines word for word"
 
 
 def _count_with_verb(count: int) -> str:
@@ -500,7 +500,9 @@ def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
     if usage.searches:
         lines.append(f"- Web searches by the provider: {usage.searches:,}")
     if usage.estimated:
-        lines.append(f"- {usage.estimated:,} of these tokens are an upper bound: the endpoint did not report them")
+        lines.append(
+            f"- {usage.estimated:,} of the task's tokens are an upper bound: the endpoint did not report their number"
+        )
     lines += [f"- {answer}" for answer in apparatus.answers]
     if privacy := format_privacy(task):
         lines.append(f"- {privacy}")
@@ -521,9 +523,9 @@ def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
         for by in parts.senders
     ]
     updates = (update for update in task.document_updates if update.stored)
-    lines += [f"- The documents changed while the task ran: {update.text}" for update in updates]
+    lines += [f"- The documents were updated while the task ran: {update.text}" for update in updates]
     lines += [
-        f"- `{rejected.signal}` had no effect: {neutralize_markdown(rejected.reason)}"
+        f"- The message `{rejected.signal}` had no effect: {neutralize_markdown(rejected.reason)}"
         for rejected in task.rejected_messages
     ]
     lines += [f"- {neutralize_markdown(note)}" for note in task.notes]

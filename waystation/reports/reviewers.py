@@ -296,12 +296,12 @@ class JudgedFault(Value):
     kind: Literal["uncited", "uncovered", "contradiction", "unsupported", "form"] = Field(
         description="uncited: a claim has no citation; uncovered: something asked for is not answered; contradiction: "
         "documents disagree and the report does not say so; unsupported: a finding or the cited lines say something "
-        "else, or less; form: it is not what was asked for."
+        "else, or less; form: the form is not what was asked for."
     )
     text: str = Field(
         min_length=1,
-        description="Where it is, what is wrong and what it should say, with the finding's citation: one or two "
-        f"sentences, at most {MAX_FAULT_CHARACTERS} characters.",
+        description="Where the fault is, what is wrong and what the report should say, with the finding's citation: "
+        f"one or two sentences, at most {MAX_FAULT_CHARACTERS} characters.",
     )
 
 
@@ -447,9 +447,10 @@ class ReportReviewer:
         """Add the faults to the start of the writer's next leg; sent once, whatever is retried."""
         writer = request.writer
         text = (
-            f"Review {request.number} of your report found the faults below. Correct them: write the sections "
-            "concerned again with write_section, each under its heading, then submit the report again with "
-            "submit_report. If the findings do not allow a correction, say so in the report, and invent nothing.\n"
+            f"Review {request.number} of your report found the faults below. Correct them: rewrite the faulty "
+            "sections with write_section, each under its heading, then submit the report again with "
+            "submit_report. If the research findings do not allow a correction, say so in the report, and invent "
+            "nothing.\n"
             f"{escape_tags(render_fault_list(faults))}"
         )
         (redacted,) = await self.redactor.redact([text], TextDestination.CONTRACT, writer.tenant)

@@ -385,7 +385,7 @@ class CommandCompactionHook:
         if program is None:
             raise BadInput(
                 "its program does not exist or is not executable: give a program on the worker's PATH, or "
-                "its full path. No shell reads the line, so ~, $NAME, pipes and NAME=value have no effect"
+                "its full path. No shell reads the setting, so ~, $NAME, pipes and NAME=value have no effect"
             )
         self._arguments = (program, *arguments[1:])
         self._name = f"{setting} ({Path(program).name})"

@@ -155,14 +155,14 @@ def build_placeholder_key_mismatch_error(settings: Settings) -> BadInput:
     if settings.placeholder_key is not None:
         return BadInput(
             "the key in WAYSTATION_PLACEHOLDER_KEY is not the key of the store's placeholders: set this "
-            "variable as on the workers, to the oldest key. Its value stays the same when WAYSTATION_KEY is replaced "
+            "variable to the oldest key, as on the workers. Its value stays the same when WAYSTATION_KEY is replaced "
             "again"
         )
     given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
     return BadInput(
         f"the key in {given} is not the key of the store's placeholders: set WAYSTATION_KEY to the key of the "
-        "workers, or restore their key file. If that key is lost, `waystation store adopt-key` replaces it "
-        "with this one"
+        "workers, or restore their key file. If the key of the placeholders is lost, `waystation store adopt-key` "
+        f"replaces it with the key in {given}"
     )
 
 

@@ -372,8 +372,8 @@ def _session() -> requests.Session:
     found = [one.load()() for one in entry_points(group="opentelemetry_otlp_credential_provider", name=named)]
     if not found or not isinstance(found[0], requests.Session):
         raise BadInput(
-            f"{' or '.join(_CREDENTIALS)} names {named!r}, which no installed package provides: install a package "
-            "with this provider"
+            f"{' or '.join(_CREDENTIALS)} names the credentials provider {named!r}, which no installed package "
+            "provides: install a package with this provider"
         )
     return found[0]
 

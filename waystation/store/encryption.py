@@ -235,8 +235,8 @@ def require_encryption(at_rest: EncryptionConfig) -> None:
     if at_rest.strict:
         raise StoreError(
             "every text in this store is encrypted, but this process would write plain text: set "
-            "WAYSTATION_KEY to the key of the workers, and leave WAYSTATION_ENCRYPT_AT_REST on. `waystation "
-            "store reseal` turns encryption off"
+            "WAYSTATION_KEY to the key of the workers, and leave WAYSTATION_ENCRYPT_AT_REST on. To turn "
+            "encryption off, set WAYSTATION_ENCRYPT_AT_REST=false and run `waystation store reseal`"
         )
 
 

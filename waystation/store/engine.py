@@ -267,7 +267,7 @@ OPERATOR_ERRORS = {
     "3D000": "the server has no database with the name in DATABASE_URL: create it, or correct the name",
     "42501": "the user of DATABASE_URL lacks a permission: grant it the right to create and write tables",
     "42704": "the server does not know a parameter of DATABASE_URL: remove it",
-    "42P01": "a table of the database is missing: restore it from a backup, or choose an empty database",
+    "42P01": "a table of the database is missing: restore the database from a backup, or choose an empty one",
     "26000": f"the database does not know one of Waystation's prepared statements: {_POOLER}",
     "42P05": f"the database already has a prepared statement with the name of one of Waystation's: {_POOLER}",
     "42P07": "the database has tables of another program: give Waystation a separate database",

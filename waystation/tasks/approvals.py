@@ -248,11 +248,13 @@ def build_plan_edit(approval_context: ApprovalContext, message: ReviewPlanInput)
     if approval_context.approvers:
         raise ValueError(
             "WAYSTATION_APPROVERS requires verified names, and the name of a person who edits a plan cannot be "
-            "verified: an approver can approve or deny the plan as it is through `waystation serve`"
+            "verified: through `waystation serve`, an approver can approve or deny the plan, but not edit it"
         )
     request = _open_request(approval_context, message.request_id)
     if not request.about_plan:
-        raise ValueError(f"{request.request_id} is not about a plan: approve or deny it without sending a plan")
+        raise ValueError(
+            f"the request {request.request_id} is not about a plan: approve or deny it without sending a plan"
+        )
     if approval_context.revising:
         raise ValueError(
             "a revision of the plan cannot be edited: approve the revision, or deny it to keep the plan as it was"
@@ -268,7 +270,7 @@ def describe_plan_request(steps_left: int, requested: Amount) -> tuple[str, str]
     steps = "step" if steps_left == 1 else "steps"
     plan = f"plan of {steps_left} {steps} waits for approval"
     if requested.is_zero:
-        return plan, "the task ends; the cost of planning remains"
+        return plan, "the task ends; the cost of planning counts as spent"
     return f"revised {plan}, with {format_amount(requested)} for new steps", "the plan stays as it was"
 
 
@@ -286,7 +288,7 @@ def _by_an_approver(approval_context: ApprovalContext, by: str, proof: str) -> N
         raise ValueError(
             "WAYSTATION_APPROVERS requires a verified name, and this name is not verified: an approver "
             "answers through `waystation serve`, with an API key (`waystation keys make NAME --role "
-            "approve`) or a token of a provider"
+            "approve`) or an OpenID token"
         )
     if by not in approval_context.approvers:
         raise ValueError(
@@ -327,23 +329,22 @@ def make_answer_id(update_id: str) -> str:
 def _permission(message: ApproveInput, request: ApprovalRequest) -> Amount:
     """Return a zero amount. Raises ValueError if an amount is given, or it is not certain that this call is meant."""
     tool = request.action.tool if request.action is not None else ""
+    asks = f"the request {request.request_id} asks to call {tool}"
     if message.tokens is not None or message.usd is not None:
-        raise ValueError(
-            f"request {request.request_id} asks to call {tool}, not for budget: approve it without an amount"
-        )
+        raise ValueError(f"{asks}, not for budget: approve it without an amount")
     if message.request_id is None:
-        raise ValueError(
-            f"request {request.request_id} asks to call {tool}: look at the call, then answer with this request_id"
-        )
+        raise ValueError(f"{asks}: look at the call, then answer with this request_id")
     if message.action not in {None, tool}:
-        raise ValueError(f"request {request.request_id} asks to call {tool}, not the tool that `action` names")
+        raise ValueError(f"{asks}, not the tool that `action` names")
     return Amount()
 
 
 def _grant(message: ApproveInput, request: ApprovalRequest, approval_context: ApprovalContext) -> Amount:
     """Return the granted amount. Raises ValueError if it is not possible."""
     if message.action is not None:
-        raise ValueError(f"{request.request_id} asks for budget, not to call a tool: approve it without `action`")
+        raise ValueError(
+            f"the request {request.request_id} asks for budget, not to call a tool: approve it without `action`"
+        )
     granted = _granted(message, request)
     _stay_in_units(approval_context, granted)
     _stay_under(approval_context, granted)
@@ -404,7 +405,7 @@ def _open_request(approval_context: ApprovalContext, request_id: str | None) -> 
         if approval.request_id == request_id:
             if approval.decision != "pending":
                 verb = "has" if approval.decision == "expired" else "was"
-                raise ValueError(f"{request_id} {verb} already {approval.decision}")
+                raise ValueError(f"the request {request_id} {verb} already {approval.decision}")
             return approval
     raise ValueError(f"there is no request with this id; {_open(pending)}")
 

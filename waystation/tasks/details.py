@@ -49,7 +49,8 @@ def render_action_details(task_id: str, approval: ApprovalView, question: ToolCa
     no = json.dumps({"request_id": approval.request_id, "note": "why, for the agent", "by": "name"})
     deadline = f"- deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}" if approval.answer_by is not None else ""
     parts = [
-        f"**{approval.agent} asks to call {question.tool}.** It is called once, with exactly these arguments:",
+        f"**{approval.agent} asks to call {question.tool}.** If the call is allowed, it is made once, with exactly "
+        "these arguments:",
         indent(question.text, CODE_INDENT),
         format_hidden_call_hint(task_id, approval.agent, question),
         _format_replaced_hint(task_id, question),
@@ -65,7 +66,7 @@ def format_hidden_call_hint(task_id: str, agent: str, question: ToolCallView) ->
     if not question.hidden:
         return ""
     command = f"waystation transcript {task_id} --agent {agent}"
-    return f"{question.hidden:,} more characters are not shown: `{command}` ends with the whole call."
+    return f"{question.hidden:,} more characters are not shown: `{command}` shows the whole call at the end."
 
 
 def _format_replaced_hint(task_id: str, question: ToolCallView) -> str:
@@ -73,7 +74,9 @@ def _format_replaced_hint(task_id: str, question: ToolCallView) -> str:
     if not question.replaced:
         return ""
     count = format_count(len(question.replaced), "placeholder")
-    return f"The call sends the values of {count} shown here: `waystation approvals {task_id}` shows these values."
+    return (
+        f"The call sends the private values behind {count} above: `waystation approvals {task_id}` shows these values."
+    )
 
 
 UNPRICED = "price unknown"
@@ -113,7 +116,7 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
         calls = format_count(forecast.affordable_calls, "more call")
         # The last call is only made if its worst case fits, so that the amount is more than calls times average.
         few = forecast.calls < MIN_CALLS_FOR_AVERAGE
-        basis = f", from {format_count(forecast.calls, 'call')} so far" if few else ""
+        basis = f" (from {format_count(forecast.calls, 'call')} so far)" if few else ""
         parts.append(f"about {calls} at an average of {each}{basis}, with room for the longest reply")
     if not forecast.needed_to_finish.subtract_clamped(asked).is_zero:
         needed = format_amount(round_amount(forecast.needed_to_finish))
@@ -330,7 +333,9 @@ def build_limit_fields(limit: Limit) -> dict[str, JsonValue]:
 
 def _refusals(view: TaskView) -> str:
     newest = view.rejected_messages[-_SHOWN_REFUSALS:]
-    return "\n".join(f"- `{refusal.signal}` had no effect: {neutralize_markdown(refusal.reason)}" for refusal in newest)
+    return "\n".join(
+        f"- The message `{refusal.signal}` had no effect: {neutralize_markdown(refusal.reason)}" for refusal in newest
+    )
 
 
 def _edits(view: TaskView) -> str:

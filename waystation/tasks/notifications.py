@@ -83,7 +83,7 @@ class TaskNotification(Value):
         """A few plain words for a list."""
         if self.request is None:
             return f"{self.task_id}: {self.phase}"
-        return f"{self.task_id}: {self.request.request_id} {self.event.removeprefix('budget_')}"
+        return f"{self.task_id}: request {self.request.request_id} {self.event.removeprefix('budget_')}"
 
 
 class ScheduleEvent(StrEnum):
@@ -146,7 +146,7 @@ def render_mrkdwn(notice: Notification, link: str | None) -> str:
 
     `link`: the page of the task or schedule.
     """
-    page = "" if link is None else f" · <{sanitize_mrkdwn_line(link)}|its page>"
+    page = "" if link is None else f" · <{sanitize_mrkdwn_line(link)}|details>"
     if isinstance(notice, ScheduleNotification):
         return f"{_schedule_event(notice)}{page}"
     return f"{_event(notice)} {_next_step(notice)}{page}"
@@ -275,7 +275,7 @@ def _asking(request: ApprovalRequest) -> str:
             f"*`{request.agent}` makes no more calls until someone resolves this:* "
             f"{sanitize_mrkdwn_line(request.reason)}."
         )
-    until = f" Its deadline is {request.answer_by:%Y-%m-%d %H:%M %Z}." if request.answer_by else ""
+    until = f" The deadline is {request.answer_by:%Y-%m-%d %H:%M %Z}." if request.answer_by else ""
     if request.action is not None:
         return f"*`{request.agent}` asks to call `{_no_code(request.action.tool)}`.*{until}"
     if request.about_plan:

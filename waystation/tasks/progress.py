@@ -441,7 +441,7 @@ class DayRange(Value):
         if first > last:
             raise BadInput(f"the first day, {first}, is after the last day, {last}: give an earlier first day")
         if (last - first).days >= MAX_DAYS:
-            raise BadInput(f"{first} to {last} is more than {MAX_DAYS} days: request fewer at once")
+            raise BadInput(f"{first} to {last} is more than {MAX_DAYS} days: request fewer days")
         return cls(since=first, until=last)
 
     @property

@@ -73,7 +73,7 @@ def apply_plan_edit_result(
     state = state.replace(plan_edit=None)
     request = next((asked for asked in state.pending_approvals if asked.request_id == edit.request_id), None)
     if request is None or result.plan is None:
-        reason = result.reason or f"{edit.request_id} was closed before the edited plan was read"
+        reason = result.reason or f"the request {edit.request_id} was closed before the edited plan was read"
         refused = RejectedMessage(signal=REVIEW_PLAN, reason=reason, at=now, answer_id=edit.answer_id)
         return state.after_answer(refused), refused
     account = state.account

@@ -220,7 +220,10 @@ def is_in_month(row: TaskRow, now: datetime) -> bool:
 
 def format_unit_mismatch(monthly: Limit, budget: Limit) -> str:
     """Explain why a monthly limit cannot be held: a run without a limit in its unit may spend any amount."""
-    return f"the monthly budget is {format_limit(monthly)}, but the budget of each run is {format_limit(budget)}"
+    return (
+        f"with a monthly budget of {format_limit(monthly)}, each run needs a budget in the same unit, but its "
+        f"budget is {format_limit(budget)}"
+    )
 
 
 def find_month_overrun_reason(monthly: Limit, spent: Amount, budget: Limit) -> str:
@@ -230,8 +233,8 @@ def find_month_overrun_reason(monthly: Limit, spent: Amount, budget: Limit) -> s
     if monthly.can_cover(spent + budget.amount):
         return ""
     return (
-        f"this month's runs have spent or reserved {format_amount(spent)}, and another {format_limit(budget)} "
-        f"would exceed the monthly budget of {format_limit(monthly)}"
+        f"this month's runs have spent or reserved {format_amount(spent)}, and another run with a "
+        f"budget of {format_limit(budget)} would exceed the monthly budget of {format_limit(monthly)}"
     )
 
 

@@ -162,11 +162,11 @@ class ContextEditInput(MessageInput):
         for name in ("message", "compaction"):
             if (getattr(self, name) is not None) != (_NEEDS[self.action] == name):
                 verb = "needs" if _NEEDS[self.action] == name else "takes no"
-                raise ValueError(f"{self.action} {verb} `{name}`")
+                raise ValueError(f"the action {self.action} {verb} `{name}`")
         if self.instructions is not None and self.action != "compact":
-            raise ValueError(f"{self.action} does not accept `instructions`")
+            raise ValueError(f"the action {self.action} does not accept `instructions`")
         if self.keep is not None and self.action != "rewind":
-            raise ValueError(f"{self.action} does not accept `keep`")
+            raise ValueError(f"the action {self.action} does not accept `keep`")
         return self
 
 

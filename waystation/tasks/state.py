@@ -42,7 +42,7 @@ from waystation.tasks.session import SessionBudgetAnswer
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, ReportVersion, ReusedWork, TaskConfig, TaskPhase
 
 MAX_SHOWN_REJECTIONS = 20
-UNFIT_SHARES_NOTE = "The shares of the plan's steps do not fit this budget; every step gets an equal part."
+UNFIT_SHARES_NOTE = "The shares of the plan's steps do not fit the task's budget; every step gets an equal part."
 TASK_LEVEL, SESSION_LEVEL = "The task", "The session"
 """Names of the levels above the agents, as in warnings."""
 OVERSIGHT_RESERVATION = "(oversight)"

@@ -81,10 +81,10 @@ def _in_range(budget: Limit) -> Limit:
     if budget.is_unlimited:
         raise ValueError("give a budget in tokens, in dollars, or in both")
     if budget.tokens is not None and not MIN_BUDGET_TOKENS <= budget.tokens <= MAX_BUDGET_TOKENS:
-        raise ValueError(f"from {MIN_BUDGET_TOKENS:,} to {MAX_BUDGET_TOKENS:,} tokens")
+        raise ValueError(f"it should be from {MIN_BUDGET_TOKENS:,} to {MAX_BUDGET_TOKENS:,} tokens")
     dollars = budget.micro_usd
     if dollars is not None and not MIN_BUDGET_MICRO_USD <= dollars <= MAX_BUDGET_MICRO_USD:
-        raise ValueError("from $0.001 to $1,000,000")
+        raise ValueError("it should be from $0.001 to $1,000,000")
     return budget
 
 

@@ -838,7 +838,9 @@ class PendingApproval(Value):
 
     def __str__(self) -> str:
         one = self.approval
-        return replace_control_characters(f"{one.request_id} of {self.task_id} asks for {one.format_requested()}")
+        return replace_control_characters(
+            f"request {one.request_id} of {self.task_id} asks for {one.format_requested()}"
+        )
 
     def __repr__(self) -> str:
         return str(self)

@@ -97,7 +97,7 @@ async def test_too_many_files_or_too_much_text_are_refused(settings: Settings, m
         too_many = await asking.post("/v1/documents/read", headers=BEARER, files=many)
         too_long = await asking.post("/v1/documents/read", headers=BEARER, files=FILES[:1])
     assert (none.status_code, too_many.status_code, too_long.status_code) == (422, 422, 400)
-    assert "send fewer at once" in too_long.json()["detail"]
+    assert "send fewer files in one request" in too_long.json()["detail"]
 
 
 async def test_the_page_shows_numbered_lines_and_what_is_left_out_and_escapes_both(

@@ -247,7 +247,7 @@ def describe_progress(view: TaskView) -> str:
     running = [
         f"{step.id} ({step.title})" if step.title else step.id for step in view.steps if step.state in RUNNING_STATES
     ]
-    now = f"; now {' and '.join(running)}" if running else ""
+    now = f"; now {', '.join(running)}" if running else ""
     return f"{finished} of {format_count(len(view.steps), 'step')} finished{now}."
 
 

@@ -23,7 +23,7 @@ UploadedFiles = Annotated[
     list[fastapi.UploadFile],
     File(max_length=MAX_FILES, description="Files of the kinds that `waystation submit --docs` reads."),
 ]
-Redacted = Annotated[bool, Query(description="Whether private values are replaced, as before a model call.")]
+Redacted = Annotated[bool, Query(description="Whether private values are replaced as they are before a model call.")]
 
 
 class UploadReader:
@@ -39,14 +39,14 @@ class UploadReader:
             BadInput: there are too many files, or they have too much text for one answer.
         """
         if not 0 < len(files) <= MAX_FILES:
-            raise BadInput(f"{len(files):,} files: send 1 to {MAX_FILES} at once")
+            raise BadInput(f"{len(files):,} files: send 1 to {MAX_FILES} in one request")
         async with self._turn:
             found = await _read(files)
             characters = sum(one.characters for one in found.documents)
             if characters > MAX_PREVIEW_CHARACTERS:
                 raise BadInput(
                     f"these files have {characters:,} characters, and one answer has at most "
-                    f"{MAX_PREVIEW_CHARACTERS:,}: send fewer at once, or use `waystation read`"
+                    f"{MAX_PREVIEW_CHARACTERS:,}: send fewer files in one request, or use `waystation read`"
                 )
             return await client.redact_file_previews(found) if redacted else found
 

@@ -108,7 +108,9 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             raise WrongKey(self._missing(key_id))
         whose = payload.metadata.get(WORKFLOW)
         if whose is not None and self._workflow is not None and whose != self._workflow:
-            raise WrongKey("a payload in Temporal was encrypted for another workflow: someone has copied it here")
+            raise WrongKey(
+                "a payload in Temporal was encrypted for another workflow: someone has copied it into this one"
+            )
         return Payload.FromString(self.ciphers[key_id].decrypt(payload.data, _context(whose)))
 
     def _missing(self, key_id: str) -> str:

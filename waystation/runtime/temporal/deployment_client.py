@@ -192,7 +192,8 @@ class TemporalDeploymentClient:
         found = await self._describe()
         if found is None:
             raise BadInput(
-                f"the server has no deployment {self.name}: workers with WAYSTATION_VERSIONING=true create it"
+                f"the server has no deployment {self.name}: start workers with WAYSTATION_VERSIONING=true, which "
+                "create it"
             )
         return found
 

@@ -315,7 +315,7 @@ class ActivityMemorySearch:
             if isinstance(error.cause, ActivityTimeout):
                 raise Unreachable(
                     "another process has the memory open, and no worker answers: `waystation status` shows "
-                    "what runs here. `waystation memory reindex` also keeps the memory open"
+                    "what runs on this machine. `waystation memory reindex` also keeps the memory open"
                 ) from error
             raise MemoryUnavailable(str(error.cause)) from error
         except RPCError as error:

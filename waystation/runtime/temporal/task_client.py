@@ -81,7 +81,9 @@ ACTIVE_ACTIVITY_STATES = frozenset(
 async def describe_retries(described: WorkflowExecutionDescription, converter: DataConverter) -> tuple[str, ...]:
     """Return a sentence for each activity that is retried: our errors have values, never content. Raises WrongKey."""
     failed = [one for one in described.raw_description.pending_activities if one.HasField("last_failure")]
-    return tuple([f"{one.activity_type.name} is being retried: {await _why(one, converter)}" for one in failed])
+    return tuple(
+        [f"the activity {one.activity_type.name} is being retried: {await _why(one, converter)}" for one in failed]
+    )
 
 
 async def list_agent_statuses(
