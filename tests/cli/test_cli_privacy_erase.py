@@ -304,7 +304,7 @@ UNREACHED = {
     "encrypted reasoning": "reasoning that the provider of a model has encrypted",
     "recipients": "data that was sent to providers of models, embeddings and web search, to tool servers and web "
     "sites, and in notifications, webhooks and traces",
-    "names of keys": "lists of API keys and of links to reports",
+    "names of keys": "names in the list of API keys",
     "schedules": "names and notes of schedules",
     "callers": "user and host names of callers",
     "database files": "until they are vacuumed or rewritten",

@@ -63,7 +63,7 @@ UNREACHED_LOCATIONS = (
         description="data that was sent to providers of models, embeddings and web search, to tool servers and web "
         "sites, and in notifications, webhooks and traces",
     ),
-    UnreachedLocation(location="names of keys", description="names in the lists of API keys and of links to reports"),
+    UnreachedLocation(location="names of keys", description="names in the list of API keys"),
     UnreachedLocation(
         location="schedules", description="names and notes of schedules in Temporal, and the ids of their runs"
     ),
