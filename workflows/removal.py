@@ -69,7 +69,7 @@ async def _without_histories(order: PersonErasureOrder) -> int:
 
 @workflow.defn(name=FORGET_WORKFLOW)
 class ForgetTasksWorkflow:
-    """Deletes the data of tasks. The history records who asked for it, and how much of each kind was deleted."""
+    """Deletes the data of tasks. The history records who ordered the deletion, and how much of each kind is gone."""
 
     @workflow.run
     async def run(self, order: ForgetOrder) -> ErasureReceipt:

@@ -134,7 +134,8 @@ class SubagentWorkflowInput(Value):
 
 @workflow.defn(name=SUBAGENT_WORKFLOW)
 class SubagentWorkflow:
-    """Runs a subagent until it needs its task: for budget, for subagents of its own, or because it has delivered.
+    """Runs a subagent until it returns to its task: with its result, or because it needs budget, subagents of its own
+    or the approval of a tool call.
 
     It makes no decisions: budgets and answers live in the task only, which starts this workflow again with the run as
     it is then. A paused subagent is therefore no workflow at all.

@@ -28,12 +28,13 @@ from waystation.kernel.amount import Limit, format_limit
 
 INTRODUCTION = """
 Waystation reads a setting from its environment variable. If the variable is not set, Waystation reads the setting from
-`config.toml` in `WAYSTATION_HOME`, and otherwise uses the default. In the file, the key is the name of the variable in
-lower case without `WAYSTATION_`. Settings with a star (*) are read from the environment only.
+the config file (`config.toml` in the home folder, or the file that `WAYSTATION_CONFIG` names), and otherwise uses the
+default. In the config file, the key is the name of the variable in lower case without `WAYSTATION_`. Settings with a
+star (*) are read from the environment only.
 
-A setting of the type *table* is a TOML table in the file. Each value of the table also has a variable, for example
-`WAYSTATION_ROLES__WRITING__MODEL`. In a variable, the values of a list are separated by commas. A budget is written as
-`600k` (tokens), `$2.00` or `600k+$2.00`.
+A setting of the type *table* is a TOML table in the config file. Each value of the table also has a variable, for
+example `WAYSTATION_ROLES__WRITING__MODEL`. In a variable, the values of a list are separated by commas. A budget is
+written as `600k` (tokens), `$2.00` or `600k+$2.00`.
 
 Temporal's own variables (`TEMPORAL_ADDRESS` and others) and profiles configure the connection to Temporal.
 OpenTelemetry's variables configure traces.

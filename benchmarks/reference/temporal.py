@@ -29,7 +29,7 @@ If a signal and an Update have the same name, both take the same JSON.
 ACTIVITIES = """
 The name of an activity's task queue is `waystation-` followed by the name in the second column. A leg of a role that
 you have added appears as the activity that the role names, by default `RunResearchAgent`. No workflow starts
-`SearchMemory` and `CountPassages`: a command starts them as
+`SearchMemory` or `CountPassages`: a command starts them as
 [standalone activities](../temporal.md#standalone-activities).
 """
 OPTIONS: Mapping[str, ActivityConfig] = {
