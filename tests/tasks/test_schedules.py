@@ -99,7 +99,7 @@ def test_a_note_says_how_often_it_failed_and_what_to_do() -> None:
     ],
 )
 def test_a_ceiling_in_a_unit_in_which_no_run_is_limited_lets_none_begin(monthly: Limit, budget: Limit) -> None:
-    assert "each run needs a budget in the same unit, but its budget is" in find_month_overrun_reason(monthly, Amount(), budget)
+    assert "each run needs a budget in the same unit" in find_month_overrun_reason(monthly, Amount(), budget)
     month = MonthlyBudget(schedule_id="s", limit=monthly, at=NOON, amounts={})
     assert month.find_overrun_reason((), budget)
 
