@@ -124,7 +124,7 @@ def test_what_remains_is_said_as_it_is_for_these_settings(tmp_path: Path) -> Non
     servers = Settings(home=tmp_path, qdrant_url="http://q:6333", store_url="postgresql://u@h/d")
     assert describe_remaining_data(servers, everything=False) == (
         "Transcripts, documents, reports and workflow histories remain. --everything deletes them too.",
-        "PostgreSQL's files contain the forgotten data until the next vacuum.",
+        "PostgreSQL's files can contain the forgotten data until `VACUUM FULL`.",
         "The Qdrant server no longer finds the forgotten data, but its files contain the data until its optimiser "
         "rewrites them (docs/how-to/forget-tasks.md).",
         "Backups of the database, memory and Temporal still contain the forgotten data.",

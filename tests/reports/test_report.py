@@ -250,7 +250,10 @@ def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
     progress = PAUSED.replace(totals=totals, approvals=(PENDING_APPROVAL,))
     report = render_report(make_report_parts(progress=progress), "# Report", ReportAppendix())
     assert "- Web searches by the provider: 3\n" in report
-    assert "- 4,000 of the task's tokens are an upper bound: the endpoint did not report their number\n" in report
+    assert (
+        "- The endpoint did not report all usage. The missing part counts as 4,000 tokens, which is an upper bound\n"
+        in report
+    )
     assert "cost: price unknown" in report
     assert "- research-2 asked for 30,000 tokens after 7 calls; no one answered" in report
     assert "may have been billed" not in report

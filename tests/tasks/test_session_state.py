@@ -221,7 +221,8 @@ def test_a_session_takes_a_task_that_is_limited_in_more_units_than_it_is() -> No
 
 def test_a_task_that_fits_in_one_unit_only_is_refused() -> None:
     with pytest.raises(
-        InsufficientBudgetError, match=r"^task-1 asks for 60,000 tokens and \$6\.00; left: 100,000 tokens and \$5\.00$"
+        InsufficientBudgetError,
+        match=r"^task-1 asks for 60,000 tokens and \$6\.00, but the budget has only 100,000 tokens and \$5\.00 left$",
     ):
         session.admit_task(IN_BOTH, "task-1", Limit(tokens=60_000, micro_usd=6_000_000))
 

@@ -51,7 +51,7 @@ class ParameterLimit(Value):
             f"one of {', '.join(map(str, self.one_of))}" if self.one_of is not None else "",
             "" if self.domains is None else _describe_domains(self.domains),
         ]
-        return ", ".join(filter(None, said))
+        return " and ".join(filter(None, said))
 
     def apply_to_schema(self, plain: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return a parameter's JSON schema with the limit.

@@ -350,8 +350,10 @@ def format_announcement(typed: AnswerCommand, meant: RequestSelection) -> str:
         total += typed.amount or request.requested
     if total.is_zero:
         return f"approving {requests}"
+    if len(meant.request_ids) == 1:
+        return f"approving {requests} with {format_amount(total)}"
     each = f"{format_amount(typed.amount)} each" if typed.amount is not None else "the requested amounts"
-    return f"approving {requests}, {each}: {format_amount(total)} in all"
+    return f"approving {requests} with {each}, {format_amount(total)} in all"
 
 
 def _left_out(typed: AnswerCommand, task_id: str, asked: ApprovalView) -> str:

@@ -226,7 +226,7 @@ def _told(found: EvaluationJson) -> str:
             f"embedder {found.embedder}",
             f"recall {recall}",
             f"MRR {found.mrr:.2f}; {found.median_ms:,.1f} ms per question",
-            f"missed a relevant message: {len(found.missed):,} of {format_count(found.questions, 'question')} "
-            "(--json lists the questions)",
+            f"questions with a missed message: {len(found.missed):,} of {found.questions:,}"
+            + (" (--json lists them)" if found.missed else ""),
         ]
     )

@@ -247,7 +247,10 @@ async def wait_until_server_ends(run: RunFile) -> None:
     """Wait while the server runs. Raises Unreachable when it has ended."""
     while run.is_server_alive:  # noqa: ASYNC110  a process gives no event
         await asyncio.sleep(CHECK_SECONDS)
-    raise Unreachable("the Temporal dev server has ended; its log is in the logs folder (`waystation status`)")
+    raise Unreachable(
+        "the Temporal dev server has ended; its log is logs/temporal.log in the home folder, which `waystation status` "
+        "shows"
+    )
 
 
 app = typer.Typer()

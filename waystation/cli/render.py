@@ -586,7 +586,7 @@ def format_prices(known: Sequence[Price]) -> str:
     return "\n\n".join(
         "\n".join(
             [
-                f"Prices for a million tokens, from {source}",
+                f"Prices for a million tokens. Source: {source}",
                 *(_price_text(price) for price in ordered if price.source == source),
             ]
         )

@@ -327,9 +327,11 @@ def _print_servers(row: TaskRow, *, inherited: bool) -> None:
 def _warn_about_skill_folders(documents: Sequence[SourceDocument]) -> None:
     """Warn about documents named like other tools' procedure files: a person who relies on those should know."""
     if count := sum(is_procedure_file_name(one.name) for one in documents):
+        what, them = "is in a folder named skills: agents read it like any other document", "it"
+        if count > 1:
+            what, them = "are in folders named skills: agents read them like other documents", "them"
         print_message(
-            f"{format_count(count, 'document')} in folders named skills: agents read them like other documents. To "
-            "have agents follow them, use --skills or --procedures."
+            f"{format_count(count, 'document')} {what}. To have agents follow {them}, use --skills or --procedures."
         )
 
 

@@ -120,8 +120,8 @@ class ModelSettings(SettingSection):
 
     resume_at_reset: bool = Field(
         default=False,
-        description="Whether tasks that wait because the provider's account is exhausted continue by themselves when "
-        "the provider resets the account. Default: they wait for a person.",
+        description="Whether tasks that wait because your account at the provider has reached its spending limit "
+        "continue by themselves when the provider resets the limit. Default: they wait for a person.",
     )
     model_limits: Annotated[dict[str, ModelLimits], NoDecode, WrittenTable] = Field(
         default={},

@@ -54,8 +54,8 @@ class AccessSettings(SettingSection):
     )
     server: str | None = Field(
         default=None,
-        description="Address of a `waystation serve` that commands about tasks use instead of a Temporal server and a "
-        "store. Same as `waystation --server URL`.",
+        description="Address of a running `waystation serve` that commands about tasks use instead of a Temporal server "
+        "and a store. Same as `waystation --server URL`.",
     )
     token: SecretStr | None = Field(
         default=None,
@@ -63,8 +63,8 @@ class AccessSettings(SettingSection):
     )
     approvers: WrittenNames = Field(
         default=(),
-        description="Names of the only people who may answer requests. `waystation serve` verifies the names by API "
-        "keys or OpenID tokens. Set this for workers; it needs WAYSTATION_KEY.",
+        description="Names of the only people who may answer approval requests. `waystation serve` verifies the names "
+        "by API keys or OpenID tokens. Set it for all workers. It requires WAYSTATION_KEY.",
     )
 
     @field_validator("approvers")
@@ -304,7 +304,8 @@ class MemorySettings(SettingSection):
     qdrant_url: str | None = Field(
         default=None,
         validation_alias=build_shared_alias("QDRANT_URL"),
-        description="Address of a Qdrant server or cluster. Default: embedded memory, with all workers in one process.",
+        description="Address of a Qdrant server or cluster. Default: embedded memory, so one worker process serves all "
+        "queues.",
     )
     qdrant_api_key: SecretStr | None = Field(
         default=None,
@@ -369,7 +370,7 @@ class PluginSettings(SettingSection):
                 raise ValueError(
                     f"{name} is listed twice"
                     if given.count(name) > 1
-                    else f"{name} is enabled by default; leave it out"
+                    else f"{name} is enabled by default: remove it from the list"
                 )
         return given
 

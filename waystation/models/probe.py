@@ -35,7 +35,7 @@ PROBE_TOKENS = PROBE_CALLS * (PROMPT_TOKENS_A_CALL + REPLY_TOKENS) + 4 * _CACHED
 
 HARBOUR_DEPTH = ToolSpec(
     name="harbour_depth",
-    description="The depth of one harbour. Call it once for each harbour.",
+    description="Returns the depth of one harbour. Call it once for each harbour.",
     input_schema={"type": "object", "properties": {"harbour": {"type": "string"}}, "required": ["harbour"]},
 )
 _SYSTEM = "You look depths up with the tool. Do not guess them."
@@ -266,8 +266,8 @@ class ProbeRunner:
         self._note(
             "overflow",
             "worked around",
-            "the endpoint answered, so it shortens requests or has a larger window: submit tasks with a --window below "
-            "the real window",
+            "the endpoint answered a request that is longer than the window that Waystation assumes, so it truncates "
+            "requests or has a larger window. Find out its window, and submit tasks with a smaller --window",
         )
 
 

@@ -129,7 +129,7 @@ def find_plan_faults(plan: Plan) -> tuple[PlanFault, ...]:
     ids = [step.id for step in plan.steps]
     faults: list[PlanFault] = []
     if not MIN_STEPS <= len(ids) <= MAX_STEPS:
-        faults.append(PlanFault(f"a plan has {MIN_STEPS} to {MAX_STEPS} steps, this one has {len(ids)}"))
+        faults.append(PlanFault(f"a plan has {MIN_STEPS} to {MAX_STEPS} steps, but this one has {len(ids)}"))
     faults += [
         PlanFault(f"step id {step_id!r} is used more than once", ids.index(step_id), "id")
         for step_id in sorted(set(ids))
@@ -217,7 +217,7 @@ def parse_step_share(written: str, remaining: Limit) -> Limit:
     if percent != share:
         if percent.isascii() and percent.isdecimal() and 0 < int(percent) <= MAX_PERCENT:
             return remaining.compute_percent(int(percent))
-        raise ValueError(f"{written!r} is not a share: write a whole percentage, from 1% to {MAX_PERCENT}%")
+        raise ValueError(f"{written!r} is not a whole percentage from 1% to {MAX_PERCENT}%")
     given = parse_limit(share)
     if 0 in {given.tokens, given.micro_usd}:
         raise ValueError(f"{written!r} is zero")

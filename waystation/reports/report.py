@@ -454,9 +454,9 @@ def _describe_quotations(count: int) -> str:
         case 0:
             return ""
         case 1:
-            return ", and the quotation matches these lines word for word"
+            return ", and the one quotation matches the cited lines word for word"
         case _:
-            return f", and all {count:,} quotations match these lines word for word"
+            return f", and all {count:,} quotations match the cited lines word for word"
 
 
 def _count_with_verb(count: int) -> str:
@@ -501,7 +501,8 @@ def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
         lines.append(f"- Web searches by the provider: {usage.searches:,}")
     if usage.estimated:
         lines.append(
-            f"- {usage.estimated:,} of the task's tokens are an upper bound: the endpoint did not report their number"
+            "- The endpoint did not report all usage. The missing part counts as "
+            f"{format_count(usage.estimated, 'token')}, which is an upper bound"
         )
     lines += [f"- {answer}" for answer in apparatus.answers]
     if privacy := format_privacy(task):

@@ -132,7 +132,8 @@ def _agent_id(given: str) -> str:
 def _of_signs(given: str, others: str, what: str) -> str:
     signs = given.translate(str.maketrans("", "", others + "_"))
     if not given or len(given) > MAX_ID_CHARACTERS or not (signs.isalnum() or not signs):
-        raise ValueError(f"give {what}; at most {MAX_ID_CHARACTERS} letters, digits and {' '.join(others + '_')}")
+        signs = ", ".join(["letters", "digits", *(f"`{one}`" for one in others)])
+        raise ValueError(f"give {what}; it has at most {MAX_ID_CHARACTERS} characters: {signs} and `_`")
     return given
 
 

@@ -344,8 +344,9 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
     name = "search_documents"
     description = (
         "Searches the documents by words, meaning and names. Use it first if they are long, with several queries in "
-        "one call. Returns the best passages, each headed by its citation; passages that you still see are "
-        "only named. Not for reading: read_document shows the lines around a passage."
+        "one call. Returns the best passages, each headed by its citation; a passage that is still in "
+        "your context is listed by its citation only. To read on, use read_document, which shows the lines around a "
+        "passage."
     )
     rereadable = True
     originals = frozenset({"query", "more_queries", "document"})

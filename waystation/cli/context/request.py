@@ -97,7 +97,7 @@ def _lines(body: RequestBody, policy: CompactionPolicy, counts: list[Counter[str
     system, tools = estimate_text(body.system), estimate_text(body.tools_json)
     total = system + tools + sum(count.total() for count in counts)
     share = f"{total / policy.window:.0%} of the window of {policy.window:,}"
-    yield f"{total:,} tokens, {share}; compacted at {policy.trigger:,}"
+    yield f"{total:,} tokens, {share}; a compaction starts at {policy.trigger:,}"
     yield f"{system:>9,}  system prompt"
     yield f"{tools:>9,}  tools"
     for index, (original, count) in enumerate(zip(body.originals, counts, strict=True)):
@@ -137,11 +137,14 @@ def audit(
         str | None, typer.Option(metavar="AGENT", help="Id of the agent's step, like research-1; default: all agents.")
     ] = None,
     sample: Annotated[
-        int, typer.Option("--sample", metavar="N", min=0, help="Print up to N lost items of each kind.")
+        int, typer.Option("--sample", metavar="N", min=0, help="Print up to N lost ones of each kind.")
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Compare each summary with the messages that it hides: what the model still sees, and what it can recall.
+
+    The command counts the identifiers (by kind), decisions and constraints in the hidden messages. One of them is lost
+    if the model no longer sees it.
 
     This needs no server and no workers. Texts are shown redacted, as the summariser saw them.
     """

@@ -474,7 +474,8 @@ class ResearchTurnBuilder:
             goal = truncate_at_word(self._view.brief.goal or self._view.brief.question, OPEN_QUESTIONS_CHARACTERS // 2)
             yield f"Nothing in the documents matched: {goal}"
         if unfinished:
-            yield f"Not read to the end, because subagents ended early: {', '.join(unfinished)}."
+            subagents = "The subagent" if len(unfinished) == 1 else "Their subagents"
+            yield f"Not read to the end: {', '.join(unfinished)}. {subagents} ended early."
         for name in self._unknown_names if told else ():
             subject = [
                 format_document_label(one)

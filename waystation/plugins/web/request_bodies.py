@@ -180,7 +180,9 @@ class Denial(EagerValue):
 
     request_id: str = Field(min_length=1, max_length=200, description="Id of the request, from `GET /v1/approvals`.")
     finish: Literal["partial", "cancel"] = Field(
-        default="partial", description="partial: the agent delivers what it has; cancel: the task is cancelled."
+        default="partial",
+        description="partial: the agent delivers what it has, or, if the request is about a tool call, continues "
+        "without the call; cancel: the task is cancelled.",
     )
     by: ByField = ""
     note: NoteField = ""

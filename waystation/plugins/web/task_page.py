@@ -111,9 +111,9 @@ def format_approval_request(one: PendingApproval) -> str:
     cause = request.forecast.unanswered_call if request.forecast is not None else ""
     why = f"; {sanitize_line(format_unanswered_call(cause))}" if cause else ""
     return (
-        f"{request.agent} asks for {format_amount(request.requested)} more {about}. It has spent "
-        f"{format_used_amount(request.spent, request.limit)}{why}; at least {format_amount(request.needed)} are "
-        "needed to go on."
+        f"{request.agent} asks for {format_amount(request.requested)} more {about}. The agent has spent "
+        f"{format_used_amount(request.spent, request.limit)}{why}. It needs at least {format_amount(request.needed)} "
+        "to go on."
     )
 
 
