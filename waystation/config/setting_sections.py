@@ -54,8 +54,8 @@ class AccessSettings(SettingSection):
     )
     server: str | None = Field(
         default=None,
-        description="Address of a running `waystation serve` that commands about tasks use instead of a Temporal server "
-        "and a store. Same as `waystation --server URL`.",
+        description="Address of a running `waystation serve` that commands about tasks use instead of a Temporal "
+        "server and a store. Same as `waystation --server URL`.",
     )
     token: SecretStr | None = Field(
         default=None,
