@@ -159,7 +159,7 @@ def _missed(offered: UntrustedTools, named: Sequence[str]) -> tuple[str, ...]:
     if not missed:
         return ()
     return (
-        f"{format_count(len(missed), 'tool server')} named by the task provided no tools; "
+        f"The agents have no tools from {format_count(len(missed), 'tool server')} that the task names; "
         "`waystation show TASK --tools` says why",
     )
 

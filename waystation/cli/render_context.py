@@ -47,7 +47,8 @@ def format_context(context: NextPromptView) -> str:
 def _heading(context: NextPromptView) -> list[str]:
     said = [
         f"{context.agent}, turn {context.turn}: {context.model}, a window of {context.window:,} tokens",
-        f"full at {context.trigger:,} tokens; so far, {context.cached_share:.1%} of the input was read from the cache",
+        f"a compaction starts at {context.trigger:,} tokens; so far, "
+        f"{context.cached_share:.1%} of the input was read from the cache",
     ]
     if not context.system_known:
         said += [

@@ -271,7 +271,7 @@ async def deny_request(
         Field(description="partial: the agent delivers what it has; cancel: the task is cancelled."),
     ] = "partial",
     note: Annotated[
-        str, Field(max_length=2_000, description="Note that is stored with the answer; the agent reads the note.")
+        str, Field(max_length=2_000, description="Note to store with the answer; the agent reads it.")
     ] = "",
 ) -> RequestOutcome:
     """Deny a request of a task, for good. The agent delivers what it has, or continues without the call."""
