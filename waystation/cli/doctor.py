@@ -37,7 +37,7 @@ from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, Unr
 from waystation.kernel.files import find_shared_paths
 from waystation.kernel.roles import list_step_roles
 from waystation.kernel.temporal_names import QUEUES
-from waystation.kernel.text import format_count
+from waystation.kernel.text import format_count, format_names
 from waystation.kernel.value import Value
 from waystation.models.endpoints import ModelCapabilities, ModelEndpoint
 from waystation.models.ports import ChatModel
@@ -558,6 +558,6 @@ def _workers(unattended: Sequence[str]) -> CheckResult:
     polled = ", ".join(queue for queue in QUEUES if queue not in unattended) or "no queue"
     start = "worker" if has_server_in_environment() else "up"
     finding = f"polling {polled}" + (
-        f"; no worker polls the queues {', '.join(unattended)}: run `waystation {start}`" if unattended else ""
+        f"; no worker polls the {format_names('queue', unattended)}: run `waystation {start}`" if unattended else ""
     )
     return CheckResult(name="workers", ok=not unattended, finding=finding, reachable=False)

@@ -24,6 +24,7 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable, WaystationError
 from waystation.kernel.files import create_private_folder, ensure_private_folder, open_private_file
 from waystation.kernel.imports import pause_gc_for_imports
+from waystation.kernel.text import format_names
 from waystation.kernel.value import Value
 from waystation.runtime.temporal.run_file import (
     ProcessIdentity,
@@ -393,11 +394,13 @@ def _text(found: StatusJson) -> str:
     if found.codec_endpoint:
         rows += [("Codec for the UI", f"{found.codec_endpoint} (private link)")]
     if found.server_answers:
-        queues = ", ".join(found.unattended_queues)
+        queues = found.unattended_queues
         rows += [
             (
                 "Workers",
-                f"no worker polls the queues {queues}: run `waystation worker`" if queues else "poll every queue",
+                f"no worker polls the {format_names('queue', queues)}: run `waystation worker`"
+                if queues
+                else "poll every queue",
             )
         ]
         rows += [("Waiting requests", f"{found.waiting_approvals or 0} (`waystation approvals`)")]

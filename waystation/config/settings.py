@@ -205,13 +205,13 @@ class Settings(
         default=PRIMERS,
         ge=0,
         le=100,
-        description="Maximum number of initial messages that a compaction keeps with strategy window.",
+        description="Maximum number of initial messages that a compaction keeps with strategy `window`.",
     )
     recents: int = Field(
         default=RECENTS,
         ge=1,
         le=1_000,
-        description="Maximum number of latest messages that a compaction keeps with strategy window.",
+        description="Maximum number of latest messages that a compaction keeps with strategy `window`.",
     )
     prices: Path | None = Field(
         default=None, description="TOML file with your own prices of models (docs/how-to/see-what-tasks-cost.md)."

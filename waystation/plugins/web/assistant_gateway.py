@@ -291,8 +291,8 @@ class AssistantGateway:
         if beyond := [name for name in wanted if name not in there]:
             names = ", ".join(there) or "none"
             raise BadInput(
-                f"{self.policy.name} may not use the skill {sanitize_line(beyond[0])!r}; allowed: {names} "
-                "(WAYSTATION_MCP_SKILLS)"
+                f"the assistant {self.policy.name} may not use the skill {sanitize_line(beyond[0])!r}; allowed: "
+                f"{names}; WAYSTATION_MCP_SKILLS can allow more"
             )
         return tuple(there[name] for name in dict.fromkeys(wanted))
 

@@ -278,7 +278,7 @@ async def deny_request(
         ),
     ] = "partial",
     note: Annotated[
-        str, Field(max_length=2_000, description="Note that is stored with the answer; the agent reads the note.")
+        str, Field(max_length=2_000, description="Note to store with the answer; the agent reads it.")
     ] = "",
 ) -> RequestOutcome:
     """Deny a request of a task, for good. The agent delivers what it has, or continues without the call."""
