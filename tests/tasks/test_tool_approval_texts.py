@@ -115,9 +115,9 @@ harbours asks to call fs__write_file
   | {
   |   "path": "harbours.md"
   | }
-  approved   the tool is called once, with exactly these arguments
-  if denied  harbours continues without the call, and reads your `--note`
-  until      2026-11-21 21:00 UTC; then harbours continues without the call
+  if approved  the tool is called once, with exactly these arguments
+  if denied    harbours continues without the call, and reads your `--note`
+  until        2026-11-21 21:00 UTC; then harbours continues without the call
   waystation approve task-1 --request harbours-1
   waystation deny task-1 --request harbours-1\
 """)
@@ -161,7 +161,7 @@ def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:
     assert (told["event"], told["tool"], asked.summary) == (
         "action_asked",
         "fs__write_file",
-        "task-0123456789abcdef: request harbours-1 asked",
+        "task-0123456789abcdef: new request harbours-1",
     )
     assert "harbours.md" not in f"{render_mrkdwn(asked, None)}{told}"
 

@@ -53,7 +53,8 @@ def approvals(
         str | None, typer.Argument(metavar="TASK", help="Show only this task's requests, with the commands to answer.")
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show all figures of every request, and the commands to answer.")
+        bool,
+        typer.Option("--verbose", help="Show every request with all amounts and times, and the commands to answer."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -33,8 +33,8 @@ class CommandInfo(NamedTuple):
 GROUPS = {
     "On this machine": {
         "demo": CommandInfo("demo", "Run a complete task on real documents, from question to report."),
-        "up": CommandInfo("platform", "Start the server and workers in the background."),
-        "down": CommandInfo("platform", "Stop the server and workers."),
+        "up": CommandInfo("platform", "Start the Temporal server and workers in the background."),
+        "down": CommandInfo("platform", "Stop the Temporal server and workers."),
         "status": CommandInfo("platform", "Show what runs on this machine."),
         "doctor": CommandInfo("doctor", "Check the installation, and say how to fix what is missing."),
         "dev": CommandInfo("platform", "Run a Temporal dev server with its UI and the workers until Ctrl-C."),

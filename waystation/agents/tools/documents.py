@@ -30,6 +30,7 @@ from waystation.documents.procedures import Procedure
 from waystation.documents.redacted_documents import RedactedDocumentStore, build_document_names
 from waystation.kernel.errors import TextNotFoundError
 from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.text import format_count
 from waystation.privacy.policy import find_cut_position
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import escape_tags, sanitize_line, wrap_untrusted
@@ -117,7 +118,8 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
         document = find_document(arguments.name, await ctx.list_documents(self._store))
         if arguments.first_line > document.lines:
             raise ToolCallRejectedError(
-                f"{sanitize_line(document.name)} has {document.lines} lines; there is no line {arguments.first_line}."
+                f"{sanitize_line(document.name)} has {format_count(document.lines, 'line')}; there is no line "
+                f"{arguments.first_line}."
             )
         if arguments.last_line is not None and arguments.last_line < arguments.first_line:
             raise ToolCallRejectedError("last_line is before first_line.")
