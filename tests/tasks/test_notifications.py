@@ -32,7 +32,7 @@ def of(event: NotificationEvent) -> TaskNotification:
 def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
     assert render_mrkdwn(REQUEST_NOTICE, PAGE) == (
         "*`harbours` asks for 2,387 tokens.* The deadline is 2026-11-22 00:00 UTC. "
-        f"Its task is {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER} · "
+        f"The task is {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER} · "
         "<http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&amp;b=2|details>"
     )
 
@@ -49,7 +49,7 @@ def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
     notice = REQUEST_NOTICE.replace(request=request)
     assert render_mrkdwn(notice, None) == (
         f"*`harbours` makes no more calls until someone resolves this:* {reason}. "
-        f"Its task is {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER}"
+        f"The task is {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER}"
     )
     assert build_webhook_fields(notice, None)["reason"] == reason
 

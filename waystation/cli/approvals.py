@@ -425,7 +425,7 @@ def deny(
     typed = AnswerCommand("deny", task, tuple(request or ()), options, all_requests=every)
     if typed.is_multiple and finish == "cancel":
         raise BadInput(
-            "--finish cancel ends the whole task and answers only one request: name one with --request, or run "
+            "--finish cancel ends the whole task, so it takes only one request: name one with --request, or run "
             f"`waystation cancel {task}`"
         )
     send_answers_and_exit(typed, send, together, as_json=as_json)

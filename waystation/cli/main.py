@@ -68,7 +68,7 @@ GROUPS = {
         "spending": CommandInfo("task_lists", "Show what all tasks have spent, by model, agent or task."),
         "prices": CommandInfo("show", "List the known model prices, and the configured models without a price."),
         "transcript": CommandInfo("show", "Print the transcript of an agent."),
-        "eval": CommandInfo("evaluation", "Score reports on questions with known answers."),
+        "eval": CommandInfo("evaluation", "Evaluate reports on questions with known answers."),
     },
     "Agent context": {
         "context": CommandInfo(

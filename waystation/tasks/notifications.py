@@ -255,7 +255,7 @@ def _event(notice: TaskNotification) -> str:
         return f"*A task {ending}*{because}: {task}. It spent {format_used_amount(notice.spent, notice.limit)}."
     if notice.event is NotificationEvent.ASKED:
         return (
-            f"{_asking(request)} Its task is {task}, which has spent {format_used_amount(notice.spent, notice.limit)}."
+            f"{_asking(request)} The task is {task}, which has spent {format_used_amount(notice.spent, notice.limit)}."
         )
     if notice.event is NotificationEvent.WITHDRAWN:
         return (
