@@ -177,7 +177,7 @@ def _before_any_command(
         typer.Option(
             SERVER,
             metavar="URL",
-            help="Address of the `waystation serve` to use; WAYSTATION_TOKEN has the credential.",
+            help="Address of the `waystation serve` to use; the token is read from WAYSTATION_TOKEN.",
         ),
     ] = None,
 ) -> None:
