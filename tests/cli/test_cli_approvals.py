@@ -145,7 +145,7 @@ def test_several_denials_are_counted() -> None:
         (["approve", "abc", "--all", "--request", "r1"], "--request and --all cannot be combined"),
         (
             ["deny", "abc", "--all", "--finish", "cancel"],
-            "--finish cancel ends the whole task and answers only one request: name one with --request, or run",
+            "--finish cancel ends the whole task, so it takes only one request: name one with --request, or run",
         ),
         (["deny", "abc", "--request", "r1", "--request", "r2", "--finish", "cancel"], "`waystation cancel abc`"),
     ],

@@ -303,7 +303,7 @@ def test_without_the_extra_files_and_pages_are_named_with_the_command_that_insta
         assert read_file(scanned, child).skipped_items == (
             SkippedItem(name="page 2", reason=f"no text, perhaps a scan ({RECOGNITION_HINT})"),
         )
-        with pytest.raises(UnreadableFileError, match=r"^a picture \(the extra `ocr` adds"):
+        with pytest.raises(UnreadableFileError, match=r"^a picture \(text recognition needs Waystation's extra `ocr`"):
             read_file(picture, child)
 
 

@@ -117,7 +117,7 @@ def evaluate_reports(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page with plots.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score reports on questions with known answers. The scores are computed by code.
+    """Evaluate reports on questions with known answers. The scores are computed by code.
 
     It uses a running platform, or starts one and stops it at the end. Requests for more budget are counted and
     denied.

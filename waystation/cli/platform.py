@@ -286,7 +286,7 @@ ENDED_POLL_SECONDS = 0.1
 
 @app.command()
 def down() -> None:
-    """Stop the server and workers on this machine. Tasks continue when they run again."""
+    """Stop the Temporal server and workers on this machine. Tasks continue when they run again."""
     settings = Settings()
     run = read_run_file(settings.run_file)
     if run is None:
@@ -415,7 +415,10 @@ READY_POLL_SECONDS = 0.1
 
 @app.command()
 def up() -> None:
-    """Start the server and workers in the background. They outlive this terminal; `waystation down` stops them."""
+    """Start the Temporal server and workers in the background.
+
+    They outlive this terminal; `waystation down` stops them.
+    """
     for sentence in describe_unknown_variables():
         print_message(sentence)
     settings = Settings()

@@ -120,8 +120,8 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
         document = find_document(arguments.name, await ctx.list_documents(self._store))
         if arguments.first_line > document.lines:
             raise ToolCallRejectedError(
-                f"{sanitize_line(document.name)} has {format_count(document.lines, 'line')}; there is no "
-                f"line {arguments.first_line}."
+                f"{sanitize_line(document.name)} has {format_count(document.lines, 'line')}; there is no line "
+                f"{arguments.first_line}."
             )
         if arguments.last_line is not None and arguments.last_line < arguments.first_line:
             raise ToolCallRejectedError("last_line is before first_line.")

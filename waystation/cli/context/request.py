@@ -31,6 +31,7 @@ from waystation.context.policy import CompactionPolicy
 from waystation.context.tokens import MESSAGE_TOKENS, estimate_message, estimate_text
 from waystation.context.transcript import Message, OpaqueBlock, ToolResult
 from waystation.kernel.errors import BadInput, MemoryUnavailable
+from waystation.kernel.text import format_count
 from waystation.plugins.request_files.faults import find_request_faults
 from waystation.plugins.request_files.request_body import RequestBody
 from waystation.tasks.view import AgentCompactionAudits, MemoryWithEmbedder
@@ -237,10 +238,10 @@ def _audit_json(one: CompactionAudit, sample: int) -> dict[str, JsonValue]:
 def _audit_lines(one: AgentCompactionAudits, sample: int) -> Iterator[str]:
     for compaction in one.compactions:
         what = f"summary ({compaction.strategy})" if compaction.type == "summarised" else "marker"
-        ends = f"{compaction.hidden[0]} to {compaction.hidden[-1]}" if compaction.hidden else "none"
+        ends = " to ".join(dict.fromkeys((*compaction.hidden[:1], *compaction.hidden[-1:])))
         earlier = ", ".join(name[:SHORT_ID] for name in compaction.earlier)
         over = f", some of them already hidden by earlier compactions: {earlier}" if earlier else ""
-        hides = f"hides {len(compaction.hidden):,} messages, {ends}{over}"
+        hides = f"hides {format_count(len(compaction.hidden), 'message')}{f', {ends}' if ends else ''}{over}"
         yield f"{one.agent}  {compaction.id[:SHORT_ID]}  {what} {hides}"
         yield from _table(_audit_by_kind(compaction), sample)
         yield ""

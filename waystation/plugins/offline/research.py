@@ -236,7 +236,7 @@ class ResearchTurnBuilder:
             return self._hand_in()
         if not self._view.gap:
             if not self._view.exchanges and (searches := tuple(map(_search_of_name, self._unknown_names))):
-                return OfflineResponse(text="I search the names in the question.", calls=searches)
+                return OfflineResponse(text="I search for the names in the question.", calls=searches)
             named = [made for made in self._view.exchanges if made.text("query") in self._unknown_names]
             if len(self._view.exchanges) == len(named) and (searches := self._named_searches()):
                 return OfflineResponse(text="I search the documents that the question names.", calls=searches)
