@@ -277,7 +277,7 @@ def test_a_person_is_told_that_a_call_has_more_than_is_shown(settings: Settings)
 
 def test_a_person_agrees_to_no_plan_whose_steps_are_not_shown(settings: Settings) -> None:
     asked = ApprovalRequest(request_id="plan-1", agent=PLANNING_ID, requested=Amount(), needed=Amount(), steps_left=1)
-    assert "research: Ask the harbour master, with 5,000 tokens" in asking_for(asked, settings)
+    assert "research: Ask the harbour master (budget: 5,000 tokens)" in asking_for(asked, settings)
 
 
 @pytest.mark.parametrize(

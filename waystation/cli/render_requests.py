@@ -119,7 +119,7 @@ def _facts(one: PendingApproval, now: datetime, *, verbose: bool) -> list[tuple[
     approval, forecast = one.approval, one.approval.forecast
     facts: list[tuple[str, str]] = []
     if approval.about_plan:
-        facts += [(step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps]
+        facts += [(step.role, f"{step.title} (budget: {format_limit(step.limit)})") for step in one.steps]
         facts += [
             ("approved", "the steps of the plan begin"),
             ("if denied", describe_plan_request(approval.steps_left, approval.requested)[1]),

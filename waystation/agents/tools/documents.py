@@ -30,6 +30,7 @@ from waystation.documents.procedures import Procedure
 from waystation.documents.redacted_documents import RedactedDocumentStore, build_document_names
 from waystation.kernel.errors import TextNotFoundError
 from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.text import format_count
 from waystation.privacy.policy import find_cut_position
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import escape_tags, sanitize_line, wrap_untrusted
@@ -65,7 +66,9 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
         taken, _ = select_page_lines(lines, ctx.page_characters)
         shown = start + len(taken)
         if not taken:
-            return f"There are {len(documents)} documents; none has number {arguments.first} or higher."
+            are = "is" if len(documents) == 1 else "are"
+            count = format_count(len(documents), "document")
+            return f"There {are} {count}; none has number {arguments.first} or higher."
         rest = [f"continues at number {shown + 1} of {len(documents)}"] if shown < len(documents) else []
         return "\n".join([*taken, *rest])
 

@@ -157,7 +157,7 @@ def _rows(table: TableText) -> Iterator[_Row]:
     lines = text.splitlines()
     for number, line in enumerate(lines, table.first_line):
         if "\0" in line:
-            raise TableEngineError(f"Line {number} of {table.name} has a NUL character, so it is not text.")
+            raise TableEngineError(f"{table.name} is not text: line {number} has a NUL character.")
     hidden = _Hidden(table.hidden, lines, len(table.text) - len(text))
     if table.sheet or not (dialect := _dialect(lines, table)):
         return _piped(lines, hidden, table.first_line)

@@ -68,7 +68,7 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
     """Return rows with what a person should know before answering."""
     asked = one.approval
     if asked.about_plan:
-        steps = tuple((step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps)
+        steps = tuple((step.role, f"{step.title} (budget: {format_limit(step.limit)})") for step in one.steps)
         return (
             *steps,
             ("if approved", "the steps of the plan begin"),
