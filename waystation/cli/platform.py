@@ -489,7 +489,7 @@ def worker(
     settings = Settings() if queues is None else Settings(queues=queues)
     if settings.qdrant_url is None and is_home_in_use(settings):
         raise WaystationError(
-            "workers are already running here (`waystation status`): stop them with `waystation down`, "
+            "workers already run with this home folder: stop them with `waystation down`, "
             "or set WAYSTATION_HOME to another folder"
         )
     # This import loads Temporal's SDK, which help should not wait for.

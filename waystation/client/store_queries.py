@@ -145,7 +145,8 @@ async def load_document_text(store: SqlStore, row: TaskRow, name: str) -> str:
         if document.name == name:
             return await store.get_text(document.blob, row.ref.scope)
     raise BadInput(
-        f"{row.ref.task_id} has no document {name!r} now: it may have been replaced or removed after it was cited"
+        f"{row.ref.task_id} has no document {name!r} now: the document may have been replaced or "
+        "removed after it was cited"
     )
 
 

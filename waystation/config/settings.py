@@ -91,7 +91,7 @@ class EncryptionSettings(SettingSection):
         default=None,
         description="Whether to encrypt texts in the store: questions, documents, transcripts, notes and reports. "
         "Default: yes if WAYSTATION_KEY is set. If this is set to true, a store with unencrypted texts is refused. A "
-        "change does not affect existing texts.",
+        "change neither encrypts nor decrypts existing texts.",
     )
     codec_token: SecretStr | None = Field(
         default=None,
@@ -342,7 +342,7 @@ class Settings(
         webhook = [f"a webhook at {HttpUrl(self.webhook.get_secret_value()).host}"] if self.webhook is not None else []
         addresses = self.notify.get_secret_value().split() if self.notify is not None else []
         ways = [*webhook, *(address.partition("://")[0] for address in addresses if "://" in address)]
-        return f"by {' and '.join(ways)} (if workers have the same settings)" if ways else ""
+        return f"by {' and '.join(ways)} (workers send them, and need the same settings)" if ways else ""
 
     @property
     def memory_folder(self) -> Path:

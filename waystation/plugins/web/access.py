@@ -282,7 +282,7 @@ _HOW_ASSISTANTS_ASK = (
     "or, on the server's machine, the token for assistants that `waystation serve` printed"
 )
 _FOR_ASSISTANTS_ALONE = (
-    f"an assistant's key can only be used at {ASSISTANTS}: other programs and people need a key with another role "
+    f"an assistant's key can only be used at {ASSISTANTS}: everything else needs a key with another role "
     "(`waystation keys make NAME --role submit`)"
 )
 _WRONG_KEY = (
