@@ -351,7 +351,8 @@ class PlanChange(Value):
     """Changes of a plan. If empty, the plan is kept as it is."""
 
     add: tuple[Step, ...] = Field(
-        default=(), description="New steps. The next analysis waits for them automatically: do not change its needs."
+        default=(),
+        description="New steps. The next analysis, or else the report, waits for them: do not change its needs.",
     )
     drop: tuple[str, ...] = Field(default=(), description="Ids of steps that are not worth doing any more.")
     change: tuple[StepChange, ...] = Field(default=(), description="Steps whose goal, title or needs change.")
