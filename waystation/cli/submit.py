@@ -219,7 +219,8 @@ def _print_changed_names(documents: Sequence[SourceDocument], most: int) -> None
     for one in documents[:most]:
         print_message(f"{one.file_name} is cited as {one.name}")
     if len(documents) > most:
-        print_message(f"{len(documents) - most} more files are cited under other names; --verbose names them.")
+        count = format_count(len(documents) - most, "file")
+        print_message(f"Also cited under other names: {count}; --verbose lists them.")
 
 
 MAX_SKIPPED_LINES = 5
@@ -229,7 +230,7 @@ def _print_skipped(items: Sequence[SkippedItem], most: int) -> None:
     for item in items[:most]:
         print_message(f"Skipped {item.name}: {item.reason}")
     if len(items) > most:
-        print_message(f"Skipped {len(items) - most} more items: --verbose names all of them.")
+        print_message(f"Skipped {format_count(len(items) - most, 'more item')}; --verbose lists all of them.")
 
 
 async def _submit(
