@@ -303,7 +303,8 @@ def render_unindexed_section(left_out: UnindexedDocuments | None) -> str:
         lines.append(f"- and {len(left_out.lines) - MAX_SKIPPED_LINES:,} more")
     said = (
         f"The agents of this task could read all documents. Memory keeps {left_out.max_characters:,} of the documents' "
-        f"{left_out.total_characters:,} characters for later tasks (WAYSTATION_REMEMBERED_CHARACTERS). Memory lacks:"
+        f"{left_out.total_characters:,} characters for later tasks (limit: WAYSTATION_REMEMBERED_CHARACTERS). "
+        "Memory lacks:"
     )
     return "\n".join([NOT_IN_MEMORY, "", said, "", *lines])
 

@@ -214,6 +214,8 @@ _WORDS = {
 
 
 def _became(outcome: CompactionOutcome) -> str:
-    sizes = f", from {outcome.tokens_before:,} to {outcome.tokens_after:,} tokens" if outcome.status.made_room else ""
+    sizes = (
+        f"; {outcome.tokens_before:,} tokens before, {outcome.tokens_after:,} after" if outcome.status.made_room else ""
+    )
     words = f"{_WORDS[outcome.status]}{sizes}"
     return " ".join((f"{words}.", *outcome.notes)) if outcome.notes else words
