@@ -88,7 +88,7 @@ def test_a_text_in_a_language_without_a_model_is_told_of(
     ("arguments", "said"),
     [
         (["missing.txt"], "missing.txt cannot be read: No such file"),
-        (["{binary}"], "is not UTF-8 text (byte 1): convert it to UTF-8"),
+        (["{binary}"], "is not UTF-8 text (byte 1 is invalid): convert it to UTF-8"),
         (["{nul}"], "is not text: it has NUL bytes"),
         (["{text}", "--policy", "lax"], "'lax' is not one of 'standard', 'strict', 'secrets-only'"),
         (

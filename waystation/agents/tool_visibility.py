@@ -132,7 +132,11 @@ def find_argument_error(arguments: Mapping[str, JsonValue], limits: ParameterLim
 
 
 def _describe_domains(allowed: Sequence[str]) -> str:
-    return f"an address in {', '.join(allowed)}" if allowed else "an address, but no address is allowed"
+    return (
+        f"an address in {', '.join(allowed)}"
+        if allowed
+        else "an address in an allowed domain, but no domain is allowed"
+    )
 
 
 def _properties(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

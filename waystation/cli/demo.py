@@ -152,6 +152,6 @@ def _ending(view: TaskView, path: Path | None) -> str:
         f"(the limit includes {format_amount(granted)} granted in a pause); {view.usage.cache_read:,} tokens "
         "read from the cache",
         f"Compactions: {compactions.count}, with {format_count(compactions.redactions, 'redaction')}",
-        f"Temporal UI: {view.ui_url or 'unknown'} (while the Temporal server runs)",
+        f"Temporal UI, while the Temporal server runs: {view.ui_url or 'unknown'}",
     ]
     return "\n".join(lines)

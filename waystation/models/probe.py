@@ -189,7 +189,9 @@ class ProbeRunner:
             reply = await self._ask(
                 chat, _asking("Say: ready.", tools=(HARBOUR_DEPTH,), require_tool=HARBOUR_DEPTH.name)
             )
-            cause = "" if _calls(reply) else "the endpoint accepts the choice of a tool, but does not follow it"
+            cause = (
+                "" if _calls(reply) else "the endpoint accepts a forced choice, but the reply does not call the tool"
+            )
         except ModelError as error:
             if _passes(error):
                 self._note("forced choice", "not asked", str(error))
@@ -246,7 +248,8 @@ class ProbeRunner:
             self._note(
                 "overflow",
                 "fits",
-                f"reported in the cache test: the window of the endpoint is under {4 * _CACHED_WORDS:,} tokens",
+                "the endpoint rejected the cache test's request as too long: its window is under "
+                f"{4 * _CACHED_WORDS:,} tokens",
             )
             return
         if not tokens:
