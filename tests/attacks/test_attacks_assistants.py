@@ -287,7 +287,7 @@ def test_a_person_agrees_to_no_plan_whose_steps_are_not_shown(settings: Settings
         ({"servers": ["default", "wiki"]}, ""),
         ({"servers": ["letters"]}, "may not use the tool server 'letters'; allowed: default, wiki"),
         ({"skills": ["tides"]}, ""),
-        ({"skills": ["../tides"]}, "may not use the skill '../tides'; allowed: tides"),
+        ({"skills": ["../tides"]}, "may not use the skill '../tides'; allowed by WAYSTATION_MCP_SKILLS: tides"),
     ],
 )
 async def test_servers_and_skills_are_named_as_far_as_the_settings_allow(
