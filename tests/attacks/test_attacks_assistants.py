@@ -105,7 +105,7 @@ async def test_what_ended_counts_as_spent_and_what_is_at_work_with_all_it_may_sp
     async with open_assistant_client(settings) as asking:
         said = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], budget="250001")
         fits = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], budget="250k")
-    assert "250,000 tokens of 1,000,000 tokens are left" in said
+    assert "only 250,000 tokens are left of its limit of 1,000,000 tokens" in said
     assert "no Temporal server answers" in fits
 
 

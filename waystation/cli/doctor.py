@@ -363,7 +363,7 @@ async def _memory(settings: Settings) -> CheckResult:
         from waystation.workers.memory import describe_embedded_memory_problem  # noqa: PLC0415  Qdrant's engine takes a second to load
 
         wrong = await describe_embedded_memory_problem(settings)
-        finding = wrong or f"embedded in {settings.memory_folder}; only one process at a time can run workers"
+        finding = wrong or f"embedded in {settings.memory_folder}, which only one worker process at a time can use"
         return CheckResult(name="memory", ok=not wrong, finding=finding, needed=False)
     # These imports load Qdrant's client, which only a server needs.
     from waystation.memory.qdrant.collection import CLIENT_ERRORS, classify_failure  # noqa: PLC0415

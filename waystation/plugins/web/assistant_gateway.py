@@ -369,8 +369,9 @@ class AssistantGateway:
         if not limit.can_cover(used + amount):
             raise BadInput(
                 f"{self.policy.name} cannot spend another {format_amount(limit.restrict_to_limited_units(amount))}: "
-                f"{format_limit(limit.remaining_after(used))} of {format_limit(limit)} are left. Each running task "
-                "counts at its full budget. Ask for less, or have a person raise WAYSTATION_MCP_BUDGET"
+                f"only {format_limit(limit.remaining_after(used))} are left of its limit of {format_limit(limit)}. "
+                "Each running task counts at its full budget. Ask for less, or have a person raise "
+                "WAYSTATION_MCP_BUDGET"
             )
 
     @asynccontextmanager
