@@ -67,8 +67,8 @@ class AsyncWaystation:
         """Connect to a server.
 
         Args:
-            server: Address of a `waystation serve`. Default: WAYSTATION_SERVER, or the server that `waystation up`
-                started on this machine.
+            server: Address of a running `waystation serve`. Default: WAYSTATION_SERVER, or the server that
+                `waystation up` started on this machine.
             token: Access token of the server.
             settings: Settings to use instead of those of the environment and the config file.
         """

@@ -131,7 +131,7 @@ def test_a_leg_that_reached_its_turns_or_yielded_is_followed_by_the_next() -> No
 def test_a_compaction_that_made_no_room_ends_the_run_and_names_its_status() -> None:
     full = FRESH.after_leg(ContextFull(state=after_turns(5), request_tokens=38_000))
     assert full.after_compaction(compaction(CompactionStatus.CANNOT_FIT, 5)).get_next_action() == FinishRun(
-        partial=True, reason="its context cannot be made smaller (CANNOT_FIT)"
+        partial=True, reason="the agent's context cannot be made smaller (CANNOT_FIT)"
     )
 
 
@@ -144,7 +144,7 @@ def test_a_compaction_that_is_blocked_is_tried_again_a_few_times_and_then_the_ru
         )
     assert run.get_next_action() == FinishRun(
         partial=True,
-        reason="its context cannot be compacted: A hook failed: compaction_before (x) answered 500.",
+        reason="the agent's context cannot be compacted: A hook failed: compaction_before (x) answered 500.",
     )
     assert (len(run.compactions), run.committed_compaction_count) == (MAX_FUTILE_COMPACTIONS, 0)
 

@@ -152,7 +152,8 @@ async def test_a_section_is_answered_with_the_sentences_that_their_lines_do_not_
 section 1 kept: Causes
 Citations that do not hold (1 of 3):
 - [harbour.md:9-9]: the document has 2 lines
-Sentences that say more than the cited lines (1 of 2). Correct them, cite other lines, or name a calculation's operands:
+Sentences that say more than the cited lines (1 of 2). Correct them, cite other lines, or write the numbers \
+from which a value is calculated:
 - “It silted up within 12 years”: "12 years" is not in lines 1-2 of harbour.md\
 """)
     )

@@ -25,7 +25,7 @@ async def test_the_summary_says_that_the_result_is_not_handed_in_and_what_is_kep
 ) -> None:
     await full_env.call_tool(make_tool_use("take_note", "n1", **NOTE))
     assert await open_lines(full_env) == (
-        "this step: its result is not submitted yet; kept so far: 1 note (read_notes)",
+        "this step: its result is not submitted yet; kept so far: 1 note (read_notes shows them)",
     )
 
 

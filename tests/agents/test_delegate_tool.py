@@ -67,4 +67,4 @@ async def test_one_that_asks_for_more_than_all_may_have_is_refused(env: AgentEnv
 async def test_what_would_not_pay_for_a_subagent_is_refused(env: AgentEnvironment) -> None:
     found = await asked(env, 1, terms=DelegationConfig(), left=Limit(tokens=1_000))
     assert found.orders == ()
-    assert found.rejected["c1"].content == "10 tokens are too little for a subagent. Do this part yourself."
+    assert found.rejected["c1"].content == "10 tokens is too little for a subagent. Do this part yourself."

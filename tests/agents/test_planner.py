@@ -99,7 +99,7 @@ Why did it silt up?
 @pytest.mark.parametrize(
     ("bad", "complaint"),
     [
-        (BAD, "- a plan has 3 to 12 steps, this one has 2"),
+        (BAD, "- a plan has 3 to 12 steps, but this one has 2"),
         (planning("none"), "- steps: Input should be a valid"),
         (planning([{"id": "a", "role": "chief", "title": "x"}]), "- steps.0.role: Input should be 'research'"),
         (make_scripted_response(Text(text="My plan: look.")), "- answer with one call of submit_plan"),

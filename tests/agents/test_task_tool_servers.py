@@ -76,7 +76,7 @@ async def test_a_tool_of_a_named_server_that_changed_asks_again(bare_env: AgentE
 
 async def test_people_are_told_of_servers_that_are_named_and_not_there(bare_env: AgentEnvironment) -> None:
     await bare_env.open_task(asked=TASK_REQUEST.replace(servers=("gone", "wiki")))
-    note = "1 tool server named by the task provided no tools; `waystation show TASK --tools` says why"
+    note = "The agents have no tools from 1 tool server that the task names; `waystation show TASK --tools` says why"
     assert (await box(bare_env, WIKI)).notes == (note,)
     bare = await bare_env.agent_deps.build_agent_toolbox(
         bare_env.run_ref(), bare_env.terms, await bare_env.load_transcript()

@@ -139,7 +139,7 @@ def test_reasons_say_what_hides_a_tool() -> None:
         tool("tickets__close", permission="foreign"),
         tool("calculate", permission="compute"),
         tool("search", urgency={"executing": FIRST}),
-        tool("read").replace(unusable_reason="the configured limits name parameters that the tool does not have: lmit"),
+        tool("read").replace(unusable_reason="limits are set for parameters that the tool does not have: lmit"),
     ]
     made = compute_tool_visibility(offered, "verifying", rights, 2_000)
     assert {one.name: one.reason for one in made.hidden} == snapshot(
@@ -149,7 +149,7 @@ def test_reasons_say_what_hides_a_tool() -> None:
             "tickets__close": "the settings deny tickets__*",
             "calculate": "the settings deny compute",
             "search": "not available while verifying",
-            "read": "the configured limits name parameters that the tool does not have: lmit",
+            "read": "limits are set for parameters that the tool does not have: lmit",
         }
     )
 

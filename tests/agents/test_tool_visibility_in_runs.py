@@ -153,7 +153,7 @@ async def test_a_tool_whose_limits_name_no_parameter_of_it_is_hidden(env: AgentE
     assert "shout" not in names(toolbox)
     refusal = toolbox.find_refusal_reason(make_tool_use("shout", words="x"))
     assert refusal is not None
-    assert "the configured limits name parameters that the tool does not have: tiems" in refusal
+    assert "limits are set for parameters that the tool does not have: tiems" in refusal
 
 
 async def test_the_same_run_sees_the_same_tools_in_the_same_order(env: AgentEnvironment) -> None:

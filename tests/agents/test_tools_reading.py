@@ -37,7 +37,7 @@ keeper.md (2 lines, 54 characters)
 continues at number 3 of 5\
 """)
     assert await library.call_tool(make_tool_use("list_documents", first=9)) == snapshot(
-        "There are 5 documents; none has number 9 or higher."
+        "The task has 5 documents; none has number 9 or higher."
     )
 
 

@@ -79,8 +79,8 @@ async def test_a_calculation_says_whether_it_is_exact(counting: TableToolEnviron
     [
         ("1 / 0", "divides by zero, or its result is too large"),
         ("1 + NULL", "a part of it is NULL"),
-        ("1,234.5 + 1", "write numbers without thousands separators"),
-        ("1) AS a, (2", "Ask for one"),
+        ("1,234.5 + 1", "Write numbers without thousands separators"),
+        ("1) AS a, (2", "exactly one value"),
         ("99999999999 * 99999999999", "99999999999::HUGEINT"),
         ("(SELECT content FROM read_text('/etc/hostname'))", "disabled by configuration"),
         ("1); DROP TABLE t; SELECT (1", "Only one SELECT"),
@@ -97,7 +97,7 @@ async def test_what_has_no_value_is_an_error_that_says_why(
 
 async def test_a_table_is_looked_at_before_it_is_queried(counting: TableToolEnvironment) -> None:
     assert await counting.call(make_tool_use("query_table", tables={"sales": "q3.csv"})) == snapshot("""\
-sales is [q3.csv:1-4]
+table sales is [q3.csv:1-4]
 columns: "region" VARCHAR, "net amount" DECIMAL(18,2), "sold" DATE, "_line" BIGINT
 3 rows
 | region | net amount | sold | _line |
@@ -116,8 +116,8 @@ async def test_a_query_says_where_its_tables_stand(counting: TableToolEnvironmen
         without_heading=["costs"],
     )
     assert await counting.call(call) == snapshot("""\
-sales is [q3.csv:1-4]
-costs is [book.xlsx:3-3]
+table sales is [q3.csv:1-4]
+table costs is [book.xlsx:3-3]
 2 rows
 | region | total | rent |
 | --- | --- | --- |
@@ -229,12 +229,15 @@ async def test_a_column_that_cannot_be_looked_at_is_private_and_the_task_goes_on
 
 async def test_a_sheet_of_a_workbook_is_named_by_its_lines(counting: TableToolEnvironment) -> None:
     parts = await counting.call(make_tool_use("query_table", tables={"costs": "book.xlsx"}))
-    assert "book.xlsx has several parts: sheet Costs (2-4), sheet Notes (7-8). Give the lines of one table" in parts
+    assert (
+        "book.xlsx has several parts: sheet Costs (lines 2-4), sheet Notes (lines 7-8). Give the lines of one table"
+        in parts
+    )
     result = await counting.call(
         make_tool_use("query_table", tables={"costs": "book.xlsx:2-4"}, sql="SELECT * FROM costs")
     )
     assert result == snapshot("""\
-costs is [book.xlsx:2-4]
+table costs is [book.xlsx:2-4]
 2 rows
 | item | cost | _line |
 | --- | --- | --- |
@@ -249,7 +252,7 @@ costs is [book.xlsx:2-4]
         ({"t": "q4.csv"}, None, "There is no document 'q4.csv'. Did you mean q3.csv?"),
         ({"t": "q3.csv:3-9"}, None, "Lines 3-9 are not in q3.csv, which has 4 lines."),
         ({"t": "q3.csv:3-2"}, None, "Lines 3-2 are not in q3.csv"),
-        ({"t": "book.xlsx:3-8"}, None, "has several parts: sheet Costs (3-4), sheet Notes (7-8)"),
+        ({"t": "book.xlsx:3-8"}, None, "has several parts: sheet Costs (lines 3-4), sheet Notes (lines 7-8)"),
         ({"t": "broken.csv"}, None, "The row of t that begins on line 2 cannot be read"),
         ({"t": "q3.csv", "T": "q3.csv"}, "FROM t", "already exists"),
         ({"t; DROP": "q3.csv"}, None, "These arguments cannot be used"),
@@ -276,7 +279,7 @@ async def test_tables_of_too_many_characters_are_refused(
         "ERROR These tables have more than 60 characters. Query fewer lines per call, such as q3.csv:1-10000."
     )
     assert (await counting.call(make_tool_use("query_table", tables={"t": "q3.csv:1-2"}))).startswith(
-        "t is [q3.csv:1-2]"
+        "table t is [q3.csv:1-2]"
     )
 
 

@@ -234,7 +234,7 @@ async def test_a_search_that_may_cost_more_than_is_left_is_not_made(
 ) -> None:
     web = FakeWebSearch(FOUND)
     told = await search(env, web, limit)
-    assert told == f"ERROR A search needs {missing} more than is left. Go on without a search."
+    assert told == f"ERROR A search needs {missing} more than is left of the budget. Go on without a search."
     assert web.asked == []
     exact = Limit(tokens=41_500, micro_usd=15_750)
     assert not (await search(env, web, exact, "c2")).startswith("ERROR")

@@ -105,7 +105,7 @@ async def test_what_ended_counts_as_spent_and_what_is_at_work_with_all_it_may_sp
     async with open_assistant_client(settings) as asking:
         said = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], budget="250001")
         fits = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], budget="250k")
-    assert "250,000 tokens of 1,000,000 tokens are left" in said
+    assert "only 250,000 tokens are left of its limit of 1,000,000 tokens" in said
     assert "no Temporal server answers" in fits
 
 
@@ -277,7 +277,7 @@ def test_a_person_is_told_that_a_call_has_more_than_is_shown(settings: Settings)
 
 def test_a_person_agrees_to_no_plan_whose_steps_are_not_shown(settings: Settings) -> None:
     asked = ApprovalRequest(request_id="plan-1", agent=PLANNING_ID, requested=Amount(), needed=Amount(), steps_left=1)
-    assert "research: Ask the harbour master, with 5,000 tokens" in asking_for(asked, settings)
+    assert "research: Ask the harbour master (budget: 5,000 tokens)" in asking_for(asked, settings)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_a_person_agrees_to_no_plan_whose_steps_are_not_shown(settings: Settings
         ({"servers": ["default", "wiki"]}, ""),
         ({"servers": ["letters"]}, "may not use the tool server 'letters'; allowed: default, wiki"),
         ({"skills": ["tides"]}, ""),
-        ({"skills": ["../tides"]}, "may not use the skill '../tides'; allowed: tides"),
+        ({"skills": ["../tides"]}, "may not use the skill '../tides'; allowed by WAYSTATION_MCP_SKILLS: tides"),
     ],
 )
 async def test_servers_and_skills_are_named_as_far_as_the_settings_allow(

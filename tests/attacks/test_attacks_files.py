@@ -24,7 +24,7 @@ def test_a_set_of_questions_names_no_file_outside_its_folder(tmp_path: Path, nam
     (folder / "link.md").symlink_to(tmp_path / "keys.md")
     (folder / "linked").symlink_to(tmp_path)
     (folder / "set.yaml").write_text(SET.format(named))
-    with pytest.raises(BadInput, match="points outside"):
+    with pytest.raises(BadInput, match="is outside the folder"):
         load_evaluation_questions(load_question_set(folder / "set.yaml"), folder, tmp_path / "scratch")
 
 

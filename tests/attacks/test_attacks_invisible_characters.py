@@ -182,7 +182,7 @@ async def test_too_many_documents_are_refused_with_how_many_may_be_given_and_how
     assert said.startswith(
         "documents: 1,001 documents are too many for one request (maximum 1,000): send fewer, or use `waystation "
         "submit --docs FOLDER` on a machine that can open the store (up to 5,000 documents). An assistant can send the "
-        "path of the folder"
+        "path of the folder instead"
     )
 
 

@@ -53,7 +53,7 @@ def test_what_is_no_number_or_has_a_bound_is_let_pass(source: str) -> None:
 def test_a_citation_of_such_lines_is_found_and_does_not_hold(lines: str) -> None:
     (citation,) = parse_citations(f'They say "words that are long" [a.md:{lines}].')
     assert [*check_citations([citation], {"a.md": CitedDocument(["One line."])}).values()] == [
-        "the document has 1 lines"
+        "the document has 1 line"
     ]
     assert len(str(citation)) < 60
 

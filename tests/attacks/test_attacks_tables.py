@@ -206,13 +206,13 @@ async def test_figures_stay_figures_and_lines_stay_lines(analyst: Analyst) -> No
     assert '"id" BIGINT' in seen
     assert '"pay" DECIMAL(18,2), "since" DATE, "_line" BIGINT' in seen
     assert "| 1362.10 | 4 |" in await analyst.ask("SELECT sum(pay), max(_line) FROM t")
-    assert (await analyst.ask("SELECT 1 FROM t")).startswith("t is [staff.csv:1-4]")
+    assert (await analyst.ask("SELECT 1 FROM t")).startswith("table t is [staff.csv:1-4]")
 
 
 async def test_placeholders_are_joined_grouped_counted_and_asked_for(analyst: Analyst) -> None:
     assert "| 3 | 3 |" in await analyst.ask("SELECT count(DISTINCT email), count(DISTINCT password) FROM t")
     joined = await analyst.ask("SELECT u.city FROM t JOIN u ON t.email = u.mail", u="again.csv")
-    assert "1 rows\n| city |\n| --- |\n| Oslo |" in joined
+    assert "1 row\n| city |\n| --- |\n| Oslo |" in joined
     cell = (await analyst.ask("SELECT email FROM t WHERE id = 1")).rpartition("| <")[2].partition(" |")[0]
     assert "| 1 |" in await analyst.ask(f"SELECT id FROM t WHERE email = '<{cell}'")
 

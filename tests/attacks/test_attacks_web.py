@@ -64,7 +64,7 @@ async def refused_by_rules(
         ("file:///etc/passwd", DomainPolicy(), "Only http and https can be fetched"),
         ("ftp://one.example/", DomainPolicy(), "Only http and https can be fetched"),
         ("http://me:secret@one.example/", DomainPolicy(), "The address has a user name or password in it"),
-        ("http://[::1", DomainPolicy(), "one.example redirects to an address that cannot be read"),
+        ("http://[::1", DomainPolicy(), "one.example redirects to a malformed address"),
         (f"http://{'a' * 64}.one.example/", DomainPolicy(), "The address is malformed"),
         (f"http://{'a.' * 125}one.example/", DomainPolicy(), "The address is malformed"),
     ],

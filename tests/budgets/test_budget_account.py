@@ -187,14 +187,17 @@ def test_of_32_children_that_reserve_at_once_only_those_are_let_in_whose_sum_fit
 def test_a_child_of_a_parent_with_nothing_left_is_given_nothing_and_holds_nothing() -> None:
     spent = BudgetAccount(limit=Limit(tokens=100), spent=Amount(tokens=100))
     assert spent.reserve_available("late", Amount(tokens=50)) == (spent, Amount())
-    with pytest.raises(InsufficientBudgetError, match=r"^late asks for 1 tokens; left: 0 tokens$"):
+    with pytest.raises(
+        InsufficientBudgetError, match=r"^late asks for 1 tokens, but the budget has only 0 tokens left$"
+    ):
         spent.reserve("late", Amount(tokens=1))
 
 
 def test_a_reservation_that_fits_in_one_unit_only_is_refused_with_both_numbers() -> None:
     account = BudgetAccount(limit=Limit(tokens=1_000, micro_usd=500_000))
     with pytest.raises(
-        InsufficientBudgetError, match=r"^a asks for 900 tokens and \$0\.60; left: 1,000 tokens and \$0\.50$"
+        InsufficientBudgetError,
+        match=r"^a asks for 900 tokens and \$0\.60, but the budget has only 1,000 tokens and \$0\.50 left$",
     ):
         account.reserve("a", Amount(tokens=900, micro_usd=600_000))
 

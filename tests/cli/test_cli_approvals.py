@@ -114,11 +114,11 @@ def test_requests_that_are_named_are_answered_once_each_in_that_order_also_for_c
 def test_the_sum_of_several_grants_is_told_before_they_are_made() -> None:
     as_asked, given = approving(), approving(add=9_000)
     assert format_announcement(as_asked, select_requests(as_asked, OPEN)) == (
-        "approving 2 requests, the requested amounts: 80,000 tokens in all"
+        "approving 2 requests with the requested amounts, 80,000 tokens in all"
     )
     assert (
         format_announcement(given, select_requests(given, OPEN))
-        == "approving 2 requests, 9,000 tokens each: 18,000 tokens in all"
+        == "approving 2 requests with 9,000 tokens each, 18,000 tokens in all"
     )
 
 
@@ -145,7 +145,7 @@ def test_several_denials_are_counted() -> None:
         (["approve", "abc", "--all", "--request", "r1"], "--request and --all cannot be combined"),
         (
             ["deny", "abc", "--all", "--finish", "cancel"],
-            "--finish cancel ends the whole task and answers only one request: name one with --request, or run",
+            "--finish cancel ends the whole task, so it takes only one request: name one with --request, or run",
         ),
         (["deny", "abc", "--request", "r1", "--request", "r2", "--finish", "cancel"], "`waystation cancel abc`"),
     ],

@@ -157,7 +157,7 @@ def test_a_legal_conversation_has_no_faults(context_cli: ContextCommand) -> None
     )
     assert code == 1
     assert json.loads(out)["violations"] == [
-        {"path": "messages[1]", "index": 1, "fault": "calls without results at the end"}
+        {"path": "messages[1]", "index": 1, "fault": "the last calls have no results"}
     ]
 
 

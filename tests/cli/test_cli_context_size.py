@@ -121,12 +121,12 @@ def test_a_system_prompt_over_the_window_cannot_fit_and_its_size_is_told(
             ["--threshold", "120"],
             200_000,
             150_000,
-            "--threshold '120' is not available, because the threshold must be 5 to 100, or -1 for the default: "
-            "using the default, 75",
+            "--threshold '120' is invalid, because the threshold must be 5 to 100, or -1 for the default. "
+            "Using the default, 75",
         ),
-        (["--threshold", "full"], 200_000, 150_000, "--threshold 'full' is not available"),
-        (["--threshold", "nan"], 200_000, 150_000, "--threshold 'nan' is not available"),
-        (["--threshold", "4"], 200_000, 150_000, "--threshold '4' is not available"),
+        (["--threshold", "full"], 200_000, 150_000, "--threshold 'full' is invalid"),
+        (["--threshold", "nan"], 200_000, 150_000, "--threshold 'nan' is invalid"),
+        (["--threshold", "4"], 200_000, 150_000, "--threshold '4' is invalid"),
     ],
 )
 def test_a_window_or_threshold_that_cannot_be_is_replaced_and_reported(

@@ -109,7 +109,7 @@ def test_a_second_dev_starts_nothing(home: Path, capsys: pytest.CaptureFixture[s
 def test_workers_beside_a_running_server_are_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["worker"]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("waystation: workers are already running here (`waystation status`): ")
+    assert told.startswith("waystation: workers already run with this home folder: ")
     assert told.count("\n") == 1
 
 

@@ -39,7 +39,7 @@ def test_of_a_forgotten_task_only_numbers_are_shown_and_the_rest_is_said(
     ended_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asyncio.run(without_words(ended_id))
-    said = f"waystation: {ended_id} was forgotten: its texts are deleted and only its numbers remain (`waystation cost"
+    said = f"waystation: {ended_id} was forgotten: its texts are deleted and only its numbers remain, which `waystation"
     for command in (["report"], ["report", "--draft"], ["transcript"], ["transcript", "--agent", "writing"]):
         assert run([*command[:1], ended_id, *command[1:]]) == 2
         assert capsys.readouterr().err.startswith(said)
@@ -124,7 +124,7 @@ def test_what_remains_is_said_as_it_is_for_these_settings(tmp_path: Path) -> Non
     servers = Settings(home=tmp_path, qdrant_url="http://q:6333", store_url="postgresql://u@h/d")
     assert describe_remaining_data(servers, everything=False) == (
         "Transcripts, documents, reports and workflow histories remain. --everything deletes them too.",
-        "PostgreSQL's files contain the forgotten data until the next vacuum.",
+        "PostgreSQL's files can contain the forgotten data until `VACUUM FULL`.",
         "The Qdrant server no longer finds the forgotten data, but its files contain the data until its optimiser "
         "rewrites them (docs/how-to/forget-tasks.md).",
         "Backups of the database, memory and Temporal still contain the forgotten data.",

@@ -66,7 +66,7 @@ def test_people_are_told_when_who_and_where_and_nothing_twice(capsys: pytest.Cap
     heads = [line for line in shown.splitlines() if line[:1].isdigit()]
     assert len(heads) == 2
     assert any(
-        re.fullmatch(r"\d\. pilot\.md of task-2, 20\d\d-\d\d-\d\d \d\d:\d\d \S+, score [01]\.\d\d, p\w{8}", one)
+        re.fullmatch(r"\d\. pilot\.md of task-2, 20\d\d-\d\d-\d\d \d\d:\d\d \S+, score [01]\.\d\d, passage p\w{8}", one)
         for one in heads
     )
     assert any(" of task-" in one and "pilot.md" not in one for one in heads)
@@ -125,7 +125,10 @@ async def test_programs_and_pages_say_too_where_nothing_found_has_a_word_of_it(m
 
 def test_a_kind_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["memory", "search", "bar", "--kind", "dream"]) == 2
-    assert "--kind 'dream' does not exist: use conversation, document, report or finding" in capsys.readouterr().err
+    assert (
+        "--kind 'dream' is not a kind of passage: use conversation, document, report or finding"
+        in capsys.readouterr().err
+    )
 
 
 def test_where_nothing_fits_the_tokens_or_the_time_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:

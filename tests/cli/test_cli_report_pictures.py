@@ -45,7 +45,7 @@ def test_each_source_on_a_page_is_shown_unless_its_page_has_private_values(
     assert (kind, b64decode(content)[:4]) == ("data:image/png;base64", b"\x89PNG")
     assert "img-src data:" in str(page.find("meta", attrs={"http-equiv": True}))
     assert "no picture for source [2]: page 2 has private values, which a picture would show" in said
-    assert "no picture for source [3]: the passage cited from notes.md (line 1) is not on a page of a PDF" in said
+    assert "no picture for source [3]: the passage cited from notes.md (line 1) is neither on a page of a PDF" in said
     assert "[4]" not in said
 
 
@@ -83,7 +83,7 @@ def test_there_are_at_most_so_many_pictures(
     monkeypatch.setattr(passage_pictures, "MAX_PICTURES", 0)
     page, said = export_html(task_id, folder, capfd)
     assert page.find("img") is None
-    assert "no picture for source [1]: a report can have at most 0 pictures" in said
+    assert "no picture for source [1]: the report already has the maximum of 0 pictures" in said
 
 
 def test_under_the_strict_policy_no_picture_is_exported_and_only_html_has_them(

@@ -51,7 +51,9 @@ def test_the_tools_of_each_agent_stand_with_what_is_hidden_and_why(
     assert (research.agent, research.phase) == ("research-1", "finished")
     assert (writing.agent, writing.phase) == ("writing", "executing")
     assert research.budget == 2_200
-    assert [tool.limits for tool in research.shown if tool.limits] == [("url an address, but no address is allowed",)]
+    assert [tool.limits for tool in research.shown if tool.limits] == [
+        ("url an address in an allowed domain, but no domain is allowed",)
+    ]
     assert {tool.name: tool.reason for tool in research.hidden} == {
         "calculate": "the settings deny compute",
         "query_table": "the settings deny compute",

@@ -150,7 +150,7 @@ def test_a_revised_plan_is_named_once_and_stays_as_it_was_after_its_deadline() -
     )
     late = format_request(waiting(plan).replace(at_deadline="partial"), NOON + timedelta(minutes=1), WIDE)
     assert late.startswith("revised plan of 2 steps waits for approval, with 50,000 tokens for new steps\n")
-    assert "since 2026-11-21 12:00 UTC: as soon as a worker runs, the plan stays as it was\n" in late
+    assert "since 2026-11-21 12:00 UTC: as soon as a worker runs, the revised plan is discarded\n" in late
 
 
 def test_the_draft_is_offered_where_there_is_one() -> None:

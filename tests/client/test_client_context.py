@@ -159,7 +159,7 @@ async def test_the_table_names_share_and_rule_of_each_layer(env: AgentEnvironmen
     await env.commit_conversation([build_user_message("m1", "<task>\nWhy?\n</task>"), *make_conversation()[1:]])
     assert format_context(await context_of(env)) == snapshot("""\
 research-1, turn 14: claude-sonnet-5-5, a window of 22,000 tokens
-full at 16,500 tokens; so far, 75.0% of the input was read from the cache
+a compaction starts at 16,500 tokens; so far, 75.0% of the input was read from the cache
 The sizes of system prompt and tools are estimates until the agent's first turns are stored.
 The estimates leave out web tools and the tools of tool servers.
 layer                share   asked     got  gave way  gives way first

@@ -65,13 +65,14 @@ def test_the_doctor_says_whether_a_webhook_is_set_and_where(
     monkeypatch.setenv("WAYSTATION_WEBHOOK", ADDRESS)
     run(["doctor"])
     told = capsys.readouterr().out
-    assert "ok   notifications: by a webhook at hooks.example.com (if workers have the same settings)\n" in told
+    needed = "(workers send them, and need the same settings)"
+    assert f"ok   notifications: by a webhook at hooks.example.com {needed}\n" in told
     assert "hush" not in told
     monkeypatch.setenv("WAYSTATION_NOTIFY", "slack://hush/hush/hush mailto://ada:hush@example.com")
     run(["doctor"])
     told = capsys.readouterr().out
     ways = "a webhook at hooks.example.com and slack and mailto"
-    assert f"ok   notifications: by {ways} (if workers have the same settings)\n" in told
+    assert f"ok   notifications: by {ways} {needed}\n" in told
     assert "hush" not in told
 
 

@@ -57,7 +57,7 @@ ASKS = build_user_message("m1", "Go.")
             ),
             "m3: results do not come first",
         ),
-        ((ASKS, make_call_message("m2", "a")), "m2: calls without results at the end"),
+        ((ASKS, make_call_message("m2", "a")), "m2: the last calls have no results"),
     ],
 )
 def test_what_the_api_refuses_is_named(messages: tuple[Message, ...], fault: str) -> None:

@@ -292,7 +292,11 @@ def test_what_was_added_is_counted_without_a_word_of_the_conversation() -> None:
     told = build_user_message("m3", "See /a/b.txt and /a/c.txt. Never guess.")
     checked = check_summary("Nothing.", middle("At /d/e.txt.", told))
     assert isinstance(checked, AcceptedSummary)
-    assert checked.added == ("constraints of the user: 1", "requests of the user: 1 of 1", "lost identifiers: 1 of 1")
+    assert checked.added == (
+        "constraints of the user: 1",
+        "requests of the user: 1 of 1",
+        "missing identifiers: 1 of 1",
+    )
     assert checked.removed == ()
 
 

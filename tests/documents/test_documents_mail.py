@@ -117,7 +117,8 @@ def test_attachments_within_a_form_of_the_message_are_read(tmp_path: Path) -> No
             "<p>Dear Ann,</p><p>the delivery is not free of charge. It is not late.</p>",
             [
                 "Dear Ann,\nthe delivery is free of\ncharge. It is not late.",
-                "Only in the other version of the message:\nthe delivery is not free of charge. It is not late.",
+                "Only in the other version of the message (plain text or HTML):\n"
+                "the delivery is not free of charge. It is not late.",
             ],
         ),
         (

@@ -243,7 +243,7 @@ def test_no_more_threads_pictures_and_seconds_are_used_than_allowed(monkeypatch:
     assert engine.most <= 2
     assert len(loaded) == 20
     assert [one.text for one in results] == ["Word"] * 20 + [""] * 2
-    assert results[-1].reason == "text is recognised in at most 20 pictures of a file"
+    assert results[-1].reason == "the limit of 20 pictures with text recognition per file was reached"
     (late,) = OcrRecogniser(RecognitionOptions(seconds=-1)).recognise([load])
     assert late.reason == "text recognition took longer than -1 s for this file"
     assert len(loaded) == 20
@@ -303,7 +303,7 @@ def test_without_the_extra_files_and_pages_are_named_with_the_command_that_insta
         assert read_file(scanned, child).skipped_items == (
             SkippedItem(name="page 2", reason=f"no text, perhaps a scan ({RECOGNITION_HINT})"),
         )
-        with pytest.raises(UnreadableFileError, match=r"^a picture \(the extra `ocr` adds"):
+        with pytest.raises(UnreadableFileError, match=r"^a picture \(text recognition needs Waystation's extra `ocr`"):
             read_file(picture, child)
 
 

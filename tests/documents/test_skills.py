@@ -123,9 +123,12 @@ def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> N
         (b"---\nname: tides\n---\nDo.", "lacks a name or a description"),
         (
             b"---\nname: [broken\ndescription: x\n---\nDo.",
-            "in its SKILL.md, write name as plain text in quotes",
+            "in its SKILL.md, put the text of name in quotes: YAML does not read it as text without quotes",
         ),
-        (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "SKILL.md, write name and description as plain text"),
+        (
+            b"---\nname: &a tides\ndescription: !!str x\n---\nDo.",
+            "SKILL.md, put the text of name and description in quotes",
+        ),
         (
             b"---\nname: ../../etc/x\ndescription: x\n---\nDo.",
             "the name in its SKILL.md is invalid: use at most 64 letters",

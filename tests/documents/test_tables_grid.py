@@ -81,7 +81,7 @@ def test_a_heading_alone_is_a_table_of_no_rows() -> None:
     [
         ("", "t has no rows"),
         ("\n \n", "t has no rows"),
-        ("a,b\n1,\0", "Line 2 of t has a NUL character"),
+        ("a,b\n1,\0", "t is not text: line 2 has a NUL character"),
         ('a,b\n1,2\n1,"never closed\n3,4', "begins on line 3 cannot be read"),
         ('a,b\n1,"closed" early', "begins on line 2 cannot be read"),
         ("a,b\n1," + "x" * 200_000, "a cell is too long"),

@@ -128,7 +128,7 @@ def test_the_table_says_what_fits_what_is_worked_around_and_what_will_not_work(
     gaps: frozenset[EndpointGap] = frozenset({"no count", "no forced choice", "another model"})
     assert probed(monkeypatch, gaps)[0] == 0
     said = capsys.readouterr()
-    assert "calls of harbour-1" in said.err
+    assert "calls to harbour-1" in said.err
     assert max(map(len, said.out.splitlines())) <= 80
     starts = {line[7:22].strip(): line[:7].strip() for line in said.out.splitlines()[1:-1] if line[:7].strip()}
     assert starts == {
@@ -287,7 +287,7 @@ def test_nothing_is_asked_of_an_endpoint_without_a_yes(
         assert run(["doctor", "--model", MODEL]) == 2
         assert server.counts == 0
     said = capsys.readouterr()
-    assert re.search(r"about 9 calls of .*, with about [\d,]+ tokens\. The calls count against no budget\.", said.err)
+    assert re.search(r"about 9 calls to .*, with about [\d,]+ tokens\. The calls count against no budget\.", said.err)
     assert "--yes" in said.err
     assert not said.out
 

@@ -57,7 +57,7 @@ async def test_a_task_under_a_narrow_hard_budget_ends_with_a_report_and_an_hones
     assert seen.budget.limit == Limit(tokens=90_000)
     assert seen.possibly_billed.tokens == 0 == len(bill.possibly_billed)
     assert used.estimated == (used.total if "no usage" in gaps else 0)
-    assert ("are an upper bound" in report) == ("no usage" in gaps)
+    assert ("which is an upper bound" in report) == ("no usage" in gaps)
     answered = {name for line in bill.lines for name in line.answered_by}
     assert answered == ({"another-model"} if "another model" in gaps else set[str]())
     assert ("the replies name another-model" in report) == bool(answered)

@@ -99,7 +99,7 @@ async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
     answers = [(one["request_id"], one["outcome"]) for one in json.loads(out)]
     assert answers == [(first, "approved"), (second, "refused")]
     said = told.splitlines()
-    assert said[0] == f"{task}: approving 2 requests, 1,000 tokens each: 2,000 tokens in all"
+    assert said[0] == f"{task}: approving 2 requests with 1,000 tokens each, 2,000 tokens in all"
     assert said[1] == f"{first} ({first_agent}): approved"
     assert said[2].startswith(f"{second} ({second_agent}): refused: the grant would raise the task's budget to ")
     assert said[2].endswith(": 500 tokens left")

@@ -146,7 +146,7 @@ async def test_the_command_shows_builds_chooses_one_and_rolls_back(
             "waystation: there is no earlier build to roll back to: `waystation deploy status` lists all builds\n"
         ),
     )
-    assert used == snapshot((0, "2.0 is current: new tasks go to it.\n", ""))
+    assert used == snapshot((0, "The build 2.0 is current: new tasks go to it.\n", ""))
     assert unknown == (
         2,
         "",

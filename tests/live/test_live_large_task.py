@@ -160,7 +160,7 @@ async def test_a_large_task_goes_on_continues_as_new_and_delivers_with_bounded_p
     assert len(stored.approvals) == APPROVALS
     assert all(len(approval.note) == 2_000 for approval in stored.approvals)
     assert TaskView.from_progress(stored).sum_compactions().count == AGENTS * COMPACTIONS
-    assert f"Compactions: {AGENTS * COMPACTIONS}" in report
+    assert f"{AGENTS * COMPACTIONS:,} compactions replaced" in report
 
 
 async def test_a_task_that_would_send_too_large_a_payload_fails_where_people_see_it(

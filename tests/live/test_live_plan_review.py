@@ -265,7 +265,7 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
     assert "# All steps together may spend 49,550 tokens. " in shown
     assert "# Agents may read pilot.md." in shown
     assert f"waystation plan {task_id} --edit" in inbox
-    assert f"{SCRIPTED_PLAN.steps[0].title}, with " in inbox
+    assert f"{SCRIPTED_PLAN.steps[0].title} (budget:" in inbox
     assert progress.phase is TaskPhase.DONE
 
 

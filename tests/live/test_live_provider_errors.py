@@ -162,7 +162,7 @@ async def test_a_task_ends_with_a_report_within_its_budget_at_an_endpoint_with_g
     assert 0 < used.fresh == progress.budget.spent.tokens <= 150_000
     assert bill.total.calls == len(endpoint.crew.calls)
     assert used.estimated == (used.total if "no usage" in gaps else 0)
-    assert ("are an upper bound" in report) == ("no usage" in gaps)
+    assert ("which is an upper bound" in report) == ("no usage" in gaps)
     assert all(line.answered_by == (("another-model",) if "another model" in gaps else ()) for line in bill.lines)
     named = "the model crew was requested, but the replies name another-model"
     assert (named in report) == ("another model" in gaps)

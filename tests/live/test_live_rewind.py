@@ -170,7 +170,7 @@ async def test_what_cannot_be_taken_back_is_refused_and_the_task_stays_as_it_end
         ):
             with pytest.raises(BadInput, match=why):
                 await counter.edit(wrong)
-        with pytest.raises(BadInput, match="has ended: pin works only while agents run"):
+        with pytest.raises(BadInput, match="has ended: the edit 'pin' works only while agents run"):
             await counter.edit(ContextEditInput(action="pin", agent="harbours", message="m5"))
         await counter.set_session_limit(Limit(tokens=WORK_TOKENS))
         with pytest.raises(BadInput, match="the session refused the task"):

@@ -303,7 +303,7 @@ async def test_a_task_that_does_not_fit_the_session_is_refused_with_both_numbers
         with pytest.raises(BadInput) as refused:
             await counter.submit(under=make_task_config(budget=50_000))
         assert str(refused.value) == (
-            "the session refused the task: the session has 30,000 of 30,000 tokens left, and the task asks for 50,000 "
+            "the session refused the task: the session has 30,000 of 30,000 tokens left, but the task asks for 50,000 "
             "tokens: submit with --budget 30000 or less, or raise the session's limit with `waystation session set "
             "SESSION --budget AMOUNT`"
         )

@@ -90,7 +90,7 @@ async def test_a_task_with_the_preset_searches_and_reads_within_its_limits_and_a
     for refused in (guessed, composed, carrying):
         assert refused.is_error
         assert "this task asks no one" in refused.content
-    assert "This task allows you 2 searches" in beyond.content
+    assert "limit of web searches (2) is used up" in beyond.content
 
 
 def test_the_preset_asks_about_nothing_whatever_the_settings_ask_about() -> None:

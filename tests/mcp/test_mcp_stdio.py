@@ -173,7 +173,7 @@ async def test_a_server_that_is_not_there_is_hidden_with_the_reason_and_the_othe
         ("gone", ""): "the program of the tool server gone does not exist or is not executable",
         ("mute", ""): "the tool server mute ended at its start or does not implement the protocol",
         ("nowhere", ""): "the folder (cwd) of the tool server nowhere does not exist",
-        ("slow", ""): "the tool server slow did not answer within 0.5 s (start_timeout)",
+        ("slow", ""): "the tool server slow did not answer within its start_timeout of 0.5 s",
     }
 
 

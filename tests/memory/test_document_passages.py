@@ -93,8 +93,9 @@ def test_which_documents_do_not_all_reach_memory_is_told_with_the_setting_that_d
     assert found is not None
     assert (found.partial_document, found.missing_documents) == ("1.md", ("2.md", "3.md"))
     assert found.sentence == (
-        "Memory keeps 250 characters of a task's documents (WAYSTATION_REMEMBERED_CHARACTERS), but these documents "
-        "have 460. Later tasks cannot recall 1.md (its end), 2.md, 3.md. The agents of this task can read everything."
+        "Memory keeps 250 characters of a task's documents (limit: WAYSTATION_REMEMBERED_CHARACTERS), but these "
+        "documents have 460. Later tasks cannot recall 1.md (its end), 2.md, 3.md. The agents of this task can read "
+        "everything."
     )
     many = find_unindexed_documents(listed(*[10] * 20), 100)
     assert many is not None
@@ -103,7 +104,7 @@ def test_which_documents_do_not_all_reach_memory_is_told_with_the_setting_that_d
         "## Not all in memory",
         "",
         "The agents of this task could read all documents. Memory keeps 100 of the documents' 200 characters for later "
-        "tasks (WAYSTATION_REMEMBERED_CHARACTERS). Memory lacks:",
+        "tasks (limit: WAYSTATION_REMEMBERED_CHARACTERS). Memory lacks:",
         "",
         "- 10.md",
     ]

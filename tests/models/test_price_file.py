@@ -198,7 +198,7 @@ def test_the_command_lists_prices_with_day_and_source_and_names_models_in_use_wi
     assert "claude-sonnet-5-5: $2 in, $10 out, cache $2.50 written, $0.10 read" in shown.out
     assert shown.out.count("claude-sonnet-4-6") == 1, "what held before is not told"
     assert PRICES[0].source in shown.out
-    assert shown.err == "No price is known at the configured endpoint for: meta/llama\n"
+    assert shown.err == "Models without a known price at their endpoint: meta/llama\n"
     (tmp_path / "prices.toml").write_text(entry(model='model = "meta/llama"'))
     monkeypatch.setenv("WAYSTATION_PRICES", str(tmp_path / "prices.toml"))
     assert run(["prices", "--json"]) == 0

@@ -73,7 +73,7 @@ def test_the_demo_runs_in_an_empty_folder_to_a_report(programs: Path, empty: Pat
     done = run_in(empty, programs / "waystation", "demo")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^Task task-\w+: done$", done.stdout, re.MULTILINE), done.stdout
-    assert re.search(r"\([1-9][\d,]+ tokens granted in a pause\)", done.stdout), done.stdout
+    assert re.search(r"\(the limit includes [1-9][\d,]+ tokens granted in a pause\)", done.stdout), done.stdout
     report = re.search(r"^Report: (.+\.md)$", done.stdout, re.MULTILINE)
     assert report is not None, done.stdout
     assert Path(report[1]).is_relative_to(empty.with_name("home"))

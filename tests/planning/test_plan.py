@@ -33,10 +33,10 @@ def test_a_good_plan_has_no_errors() -> None:
 
 
 BAD = {
-    "too few steps": ((A, step("write", "writing", "a")), "a plan has 3 to 12 steps, this one has 2"),
+    "too few steps": ((A, step("write", "writing", "a")), "a plan has 3 to 12 steps, but this one has 2"),
     "too many steps": (
         (*(step(f"s{n}") for n in range(12)), step("write", "writing", *(f"s{n}" for n in range(12)))),
-        "a plan has 3 to 12 steps, this one has 13",
+        "a plan has 3 to 12 steps, but this one has 13",
     ),
     "an id twice": ((A, A, step("weigh", "analysis", "a"), WRITE), "step id 'a' is used more than once"),
     "an unknown need": ((A, B, step("write", "writing", "a", "b", "c")), "step 'write' needs 'c', which is not a step"),
@@ -46,15 +46,15 @@ BAD = {
     ),
     "no writing": (
         (A, B, step("w", "analysis", "a", "b")),
-        "the last step, and only the last one, must have the role writing",
+        "the last step, and only the last one, must have the role `writing`",
     ),
     "writing twice": (
         (A, step("w", "writing", "a"), step("write", "writing", "w")),
-        "the last step, and only the last one, must have the role writing",
+        "the last step, and only the last one, must have the role `writing`",
     ),
     "writing not last": (
         (A, step("w", "writing", "a"), B),
-        "the last step, and only the last one, must have the role writing",
+        "the last step, and only the last one, must have the role `writing`",
     ),
     "a circle": (
         (step("a", "research", "b"), step("b", "research", "a"), step("write", "writing", "a", "b")),

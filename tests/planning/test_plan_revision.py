@@ -60,7 +60,7 @@ def test_nobody_needs_a_step_that_is_dropped() -> None:
             PlanChange(add=(FOG.replace(role="analysis"),)),
             "step 'fog' is not needed by a later step, so nothing would wait for it",
         ),
-        (PlanChange(drop=("writing",)), "the last step, and only the last one, must have the role writing"),
+        (PlanChange(drop=("writing",)), "the last step, and only the last one, must have the role `writing`"),
         (PlanChange(add=(FOG.replace(id="review-1"),)), "step id 'review-1' must have at most 40 lower-case letters"),
         (PlanChange(add=(FOG.replace(id="analysis"),)), "step id 'analysis' is used more than once"),
     ],

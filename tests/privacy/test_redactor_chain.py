@@ -148,7 +148,7 @@ async def test_a_redactor_that_breaks_its_promises_brings_no_text_anywhere(
 
 @pytest.mark.parametrize("destination", [TextDestination.DOCUMENT, TextDestination.LOG])
 async def test_no_redactor_is_asked_about_places_where_no_redacted_text_goes(destination: TextDestination) -> None:
-    with pytest.raises(RedactionFailed, match="no redacted text is meant for this destination"):
+    with pytest.raises(RedactionFailed, match="texts are not redacted for the destination"):
         await chain(PatternRedactor("a", "A")).redact(["a"], destination, "t")
 
 

@@ -129,7 +129,7 @@ Whether the report answers the question was not judged.
 - Budget: 41,200 of 200,000 tokens
 - Up to 2,500 tokens may have been billed for calls without a reply; this amount counts as spent
 - Step research-1 ended early: a person denied it more
-- Compactions: 1; they replaced 22,000 tokens, stored 6 passages in memory and redacted 2 private values
+- 1 compaction replaced 22,000 tokens, stored 6 passages in memory and redacted 2 private values
 - research-1 asked for 20,000 tokens; 15,000 tokens approved by Ada (name not verified): go on
 - research-1 asked for 20,000 tokens; denied by Ada (name not verified)
 - research-2 asked for 30,000 tokens after 7 calls; no one answered
@@ -250,7 +250,10 @@ def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
     progress = PAUSED.replace(totals=totals, approvals=(PENDING_APPROVAL,))
     report = render_report(make_report_parts(progress=progress), "# Report", ReportAppendix())
     assert "- Web searches by the provider: 3\n" in report
-    assert "- 4,000 of the task's tokens are an upper bound: the endpoint did not report their number\n" in report
+    assert (
+        "- The endpoint did not report all usage. The missing part counts as 4,000 tokens, which is an upper bound\n"
+        in report
+    )
     assert "cost: price unknown" in report
     assert "- research-2 asked for 30,000 tokens after 7 calls; no one answered" in report
     assert "may have been billed" not in report

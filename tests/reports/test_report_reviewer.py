@@ -67,8 +67,7 @@ async def test_the_writer_hears_of_what_code_and_model_found_and_the_store_keeps
     assert text.endswith(f"- unsupported: Nobody found what {SECRET_PLACEHOLDER} says.</platform>")
     opening = model.requests[0].messages[0].text
     assert (
-        "the document has 2 lines\n- unsupported: None of the 1 findings is cited.\n1 of 1 findings are cited"
-        in opening
+        "the document has 2 lines\n- unsupported: The only finding is not cited.\n1 of 1 findings are cited" in opening
     )
     assert "<length>\nBy the material: at most about 300 words for 1 finding" in opening
     assert '<found step="research-2" title="The research-2">\n- nothing\n</found>' in opening

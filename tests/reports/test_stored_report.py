@@ -36,6 +36,21 @@ def test_sections_of_agents_that_are_called_as_those_of_code_stay() -> None:
     assert [one.inlines[0].text for one in headings] == ["Sources", "Citations"]
 
 
+@pytest.mark.parametrize(
+    ("listed", "checked"),
+    [
+        (1, "1 of 5 citations failed the check and is marked in the text."),
+        (2, "2 of 5 citations failed the check and are marked in the text."),
+    ],
+)
+def test_one_failed_citation_is_marked_and_several_are(listed: int, checked: str) -> None:
+    lines = "\n".join(f"- [gone.md:{line}-{line}]: there is no such document" for line in range(1, listed + 1))
+    stored = parse_stored_report(
+        f"# A\n\nText.\n\n## Failed citations\n\n{listed} of 5 citations failed the check:\n\n{lines}\n"
+    )
+    assert (stored.checked, len(stored.faults)) == (checked, listed)
+
+
 def test_a_report_without_any_of_it_is_read_too() -> None:
     assert (make_export_report("").title, make_export_report("").blocks) == ("Report", ())
     assert make_export_report("no title [a.md:1-1]").sources[0].where == "line 1"
@@ -118,7 +133,7 @@ print("#let x = 1", "</pre><b>")
 
 ## Sources
 
-1 of 5 citations failed the check and are marked in the text. \
+1 of 5 citations failed the check and is marked in the text. \
 Code compared the figures, dates, names and wording of 7 cited sentences with the cited \
 lines: 4 are supported, 2 are not (marked in the text), 1 could not be decided (marked °). \
 Whether the report answers the question was not judged.

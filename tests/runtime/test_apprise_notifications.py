@@ -44,7 +44,7 @@ async def test_a_notice_is_told_in_words_with_the_page_of_its_task_and_where_to_
         notifier: Notifier = messages
         await notifier.send(REQUEST_NOTICE, "https://w.example.org/tasks/task-1")
     (body,) = server.accepted_bodies
-    assert body["title"] == "task-0123456789abcdef: request harbours-1 asked"
+    assert body["title"] == "task-0123456789abcdef: new request harbours-1"
     said = str(body["message"])
     assert said.startswith("`harbours` asks for 2,387 tokens. The deadline is 2026-11-22 00:00 UTC.")
     assert "“How is the bar ‹crossed› & when?”" in said
@@ -119,7 +119,7 @@ async def test_a_message_whose_fate_was_not_heard_is_waited_for_and_not_sent_aga
         server.closing.set()
         await again
         assert [body["title"] for _, body in server.asked] == [
-            "task-0123456789abcdef: request harbours-1 asked",
+            "task-0123456789abcdef: new request harbours-1",
             "task-0123456789abcdef: done",
         ]
         await messages.send(REQUEST_NOTICE, None)

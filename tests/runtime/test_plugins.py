@@ -259,7 +259,7 @@ def test_doctor_shows_plugins_that_are_enabled_and_those_that_are_not(
     monkeypatch.setenv("WAYSTATION_PLUGINS", "unit_convert,tickets")
     found = checks(capsys)
     ok, finding = found["plug-ins"]
-    enabled, _, others = finding.partition("; installed but not enabled (WAYSTATION_PLUGINS): ")
+    enabled, _, others = finding.partition("; installed but not enabled by WAYSTATION_PLUGINS: ")
     assert ok
     assert enabled.startswith("enabled: redaction (a redactor, from waystation ")
     assert "unit_convert (a tool, from waystation_examples_metadata 1.0)" in enabled

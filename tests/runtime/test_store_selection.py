@@ -176,7 +176,7 @@ async def test_a_database_that_does_not_say_which_store_it_is_gets_no_new_name(t
     async with aclosing(await open_store(workers)) as store:
         await store.put_text("a text", TASK_1_SCOPE)
     await attacked(workers, "DELETE FROM identity")
-    with pytest.raises(StoreError, match=r"no longer says which store it is.*from a backup"):
+    with pytest.raises(StoreError, match=r"has emptied the database's table `identity`.*from a backup"):
         await open_store(workers)
     with pytest.raises(StoreError, match="from a backup"):
         await migrate(workers.database_url, utc_now)

@@ -160,7 +160,8 @@ async def test_a_server_without_ports_out_of_reach_of_pages_says_which_and_what_
         async with run_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
             without_ui, open_to_pages = server.remarks
             print_run_info(build_run_file(server))
-    assert without_ui.startswith("The Temporal UI does not run: all ports that web pages cannot reach are taken (")
+    assert without_ui.startswith("The Temporal UI does not run: it needs a port to which browsers refuse to connect, ")
+    assert "All such ports are taken (" in without_ui
     assert str(port) in without_ui
     assert without_ui.endswith("then run `waystation down` and `waystation up`")
     assert "can reach the Temporal server's HTTP API and metrics on 127.0.0.1" in open_to_pages

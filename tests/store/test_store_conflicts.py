@@ -59,7 +59,7 @@ async def test_a_transaction_that_was_undone_for_a_deadlock_is_repeated(store: S
 
 async def test_a_transaction_that_never_gets_its_turn_is_given_up(store: SqlStore) -> None:
     crossing = Crossing(store.database, store_clock, "store")
-    with pytest.raises(StoreUnavailable, match="other transactions conflicted, SQLSTATE 40001"):
+    with pytest.raises(StoreUnavailable, match="other transactions conflicted; SQLSTATE 40001"):
         await crossing.never_in_turn()
     assert crossing.attempts == len(CONFLICT_PAUSES_S) + 1
 

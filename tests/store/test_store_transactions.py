@@ -153,7 +153,7 @@ async def test_a_database_of_an_unreleased_version_is_refused_and_left_alone(
     await set_revision(damaged, revision)
     file = tmp_path / "waystation.db"
     aside = (
-        f"Set it aside: `mv {file} {file}.old`"
+        f"To continue with an empty database, rename the old one: `mv {file} {file}.old`"
         if file.exists()
         else "Create a new database for Waystation, and name it"
     )
@@ -189,7 +189,7 @@ async def test_an_old_schema_without_our_tables_is_refused_as_old(tmp_path: Path
     async with opened.database.write() as connection:
         await connection.execute(text("DROP TABLE identity"))
     await opened.aclose()
-    with pytest.raises(StoreError, match=r"^the database has schema 0018, which an unreleased .*Set it aside: `mv "):
+    with pytest.raises(StoreError, match=r"^the database has schema 0018, which an unreleased .*the old one: `mv "):
         await SqlStore.open(url, store_clock)
 
 

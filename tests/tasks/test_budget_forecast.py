@@ -213,7 +213,7 @@ def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() ->
     unasked = granted.replace(by=AUTHORISED_IN_ADVANCE, note="1 of 3")
     assert (
         format_request_and_answer(ApprovalView.from_request(unasked), over=False)
-        == f"{asked}; 5 tokens were authorised in advance: 1 of 3"
+        == f"{asked}; 5 tokens authorised in advance: 1 of 3"
     )
     relieved = PENDING_APPROVAL.replace(decision="withdrawn", note=FREED_BUDGET_NOTE)
     assert (

@@ -107,7 +107,8 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
     "a text as message": (
         {**PIN, "message": "my secret"},
         snapshot(
-            "message: give an id such as m4, which `waystation transcript` shows; at most 64 letters, digits and - _"
+            "message: give an id such as m4, which `waystation transcript` shows; it has at most 64 characters: "
+            "letters, digits, `-` and `_`"
         ),
     ),
     "an unknown field": ({**PIN, "sure": True}, snapshot("an unknown field")),

@@ -193,7 +193,7 @@ def test_temporal_actions_are_added_up_and_listed() -> None:
     shown = format_temporal_actions(counted)
     assert shown.splitlines() == [
         "Temporal actions of the task and its child workflows: 23",
-        "  3 starts of workflows (a child workflow counts twice)",
+        "  3 starts of workflows (each child workflow is two actions)",
         "  17 attempts of activities",
         "  1 Update",
         "  2 timers",

@@ -32,7 +32,7 @@ def of(event: NotificationEvent) -> TaskNotification:
 def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
     assert render_mrkdwn(REQUEST_NOTICE, PAGE) == (
         "*`harbours` asks for 2,387 tokens.* The deadline is 2026-11-22 00:00 UTC. "
-        f"Its task is {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER} · "
+        f"The task is {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER} · "
         "<http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&amp;b=2|details>"
     )
 
@@ -49,7 +49,7 @@ def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
     notice = REQUEST_NOTICE.replace(request=request)
     assert render_mrkdwn(notice, None) == (
         f"*`harbours` makes no more calls until someone resolves this:* {reason}. "
-        f"Its task is {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER}"
+        f"The task is {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER}"
     )
     assert build_webhook_fields(notice, None)["reason"] == reason
 
@@ -193,7 +193,7 @@ def test_a_notice_has_the_same_id_whenever_it_is_made_and_another_for_every_othe
 
 def test_the_summary_fits_the_temporal_ui() -> None:
     assert (REQUEST_NOTICE.summary, make_end_notice(TaskPhase.DONE).summary) == snapshot(
-        ("task-0123456789abcdef: request harbours-1 asked", "task-0123456789abcdef: done")
+        ("task-0123456789abcdef: new request harbours-1", "task-0123456789abcdef: done")
     )
 
 
@@ -211,7 +211,7 @@ def test_events_of_a_schedule_name_it_with_the_reason_and_the_next_step() -> Non
     assert told == [
         f"*A run of the schedule `board-pack` failed:* {because}. State of the schedule: "
         f"`waystation schedule list`{page}",
-        "*A run of the schedule `board-pack` started no task, because it could exceed the monthly budget:* "
+        "*A run of the schedule `board-pack` started no task, because the task could exceed the monthly budget:* "
         f"{because}.{page}",
         f"*The schedule `board-pack` is paused, because its runs failed:* {because}. Continue with "
         f"`waystation schedule resume board-pack`{page}",
@@ -228,7 +228,7 @@ def test_events_of_a_schedule_name_it_with_the_reason_and_the_next_step() -> Non
             "2 notices",
             """\
 - schedule board-pack: run failed: “1 of the paths of its documents no longer exist (failure 1 in a row)”
-- task-0123456789abcdef: request harbours-1 asked: “How is the bar ‹crossed› & when?”
+- task-0123456789abcdef: new request harbours-1: “How is the bar ‹crossed› & when?”
 
 Answer with `waystation approvals`\
 """,

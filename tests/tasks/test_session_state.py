@@ -221,7 +221,8 @@ def test_a_session_takes_a_task_that_is_limited_in_more_units_than_it_is() -> No
 
 def test_a_task_that_fits_in_one_unit_only_is_refused() -> None:
     with pytest.raises(
-        InsufficientBudgetError, match=r"^task-1 asks for 60,000 tokens and \$6\.00; left: 100,000 tokens and \$5\.00$"
+        InsufficientBudgetError,
+        match=r"^task-1 asks for 60,000 tokens and \$6\.00, but the budget has only 100,000 tokens and \$5\.00 left$",
     ):
         session.admit_task(IN_BOTH, "task-1", Limit(tokens=60_000, micro_usd=6_000_000))
 
@@ -285,7 +286,7 @@ def test_a_refusal_for_lack_of_budget_names_what_is_held_for_other_tasks() -> No
         "t", Amount(tokens=160_000)
     )
     assert session.format_insufficient_budget(account, Amount(tokens=70_000)).startswith(
-        "the session has 31,269 of 200,000 tokens left, and the task asks for 70,000 tokens; the session's "
+        "the session has 31,269 of 200,000 tokens left, but the task asks for 70,000 tokens; the session's "
         "running tasks hold 160,000 tokens, and return what they do not spend: submit with --budget 31000 or less"
     )
     assert "--budget 31000" not in session.format_insufficient_budget(account, Amount(tokens=70_000), again=True)

@@ -115,9 +115,9 @@ harbours asks to call fs__write_file
   | {
   |   "path": "harbours.md"
   | }
-  approved   the tool is called once, with exactly these arguments
-  if denied  harbours continues without the call, and reads your `--note`
-  until      2026-11-21 21:00 UTC; then harbours continues without the call
+  if approved  the tool is called once, with exactly these arguments
+  if denied    harbours continues without the call, and reads your `--note`
+  until        2026-11-21 21:00 UTC; then harbours continues without the call
   waystation approve task-1 --request harbours-1
   waystation deny task-1 --request harbours-1\
 """)
@@ -151,7 +151,7 @@ def test_a_request_that_is_overdue_says_what_happens_then() -> None:
 def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:
     asked = REQUEST_NOTICE.replace(request=REQUEST)
     assert render_mrkdwn(asked, None) == snapshot(
-        "*`harbours` asks to call `fs__write_file`.* The deadline is 2026-11-21 21:00 UTC. Its task is "
+        "*`harbours` asks to call `fs__write_file`.* The deadline is 2026-11-21 21:00 UTC. The task is "
         "`task-0123456789abcdef`, “How is the bar &lt;crossed&gt; &amp; when?”, which has spent 9,000 of 10,000 "
         "tokens. See the call with `waystation show task-0123456789abcdef`. Answer with "
         "`waystation approve task-0123456789abcdef --request harbours-1` or "
@@ -161,7 +161,7 @@ def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:
     assert (told["event"], told["tool"], asked.summary) == (
         "action_asked",
         "fs__write_file",
-        "task-0123456789abcdef: request harbours-1 asked",
+        "task-0123456789abcdef: new request harbours-1",
     )
     assert "harbours.md" not in f"{render_mrkdwn(asked, None)}{told}"
 

@@ -262,9 +262,9 @@ class AgentRun(Value):
         if outcome.status.made_room:
             return base.replace(phase="running")
         if outcome.status is CompactionStatus.BLOCKED:
-            blocked = f"its context cannot be compacted: {' '.join(outcome.notes)}"
+            blocked = f"the agent's context cannot be compacted: {' '.join(outcome.notes)}"
             return base if base.futile_compactions < MAX_FUTILE_COMPACTIONS else base.finish_partial(blocked)
-        return base.finish_partial(f"its context cannot be made smaller ({outcome.status})")
+        return base.finish_partial(f"the agent's context cannot be made smaller ({outcome.status})")
 
     def after_grant(self, amount: Amount) -> "AgentRun":
         """Add budget from a parent or a person; the run continues."""

@@ -37,7 +37,7 @@ NOT_FINAL = (
     "as is."
 )
 """In the result of a submission that was rejected for its citations. Such a result is recognised by it."""
-_HOW_TO_SUPPORT = "Correct them, cite other lines, or name a calculation's operands:"
+_HOW_TO_SUPPORT = "Correct them, cite other lines, or write the numbers from which a value is calculated:"
 _MAX_SENTENCE_CHARACTERS = 160
 """Maximum characters of a sentence that a result repeats."""
 _UNRESOLVED = "write the lines of one document as [document:first-last]"

@@ -100,7 +100,7 @@ NO_MONEY_FOR_SUMMARY = (
 
 def describe_unfinished_result(result: Deliverable | None, notes: Sequence[Note]) -> str:
     """Return one line for the summary's ledger on what the store has of the step's unfinished result; not redacted."""
-    kept = [f"{format_count(len(notes), 'note')} (read_notes)"] if notes else []
+    kept = [f"{format_count(len(notes), 'note')} (read_notes shows them)"] if notes else []
     if isinstance(result, ReportDraft) and result.sections:
         kept.append(f"sections {', '.join(f'“{section.heading}”' for section in result.sections)}")
     if isinstance(result, ReportDraft) and result.missing_sections:

@@ -130,7 +130,9 @@ class VaultPlaceholderFactory:
             try:
                 taken = await self.vault.store_originals(tenant, waiting, session)
             except StoreError as error:
-                raise RedactionFailed(f"the replaced values cannot be stored, so nothing is sent: {error}") from error
+                raise RedactionFailed(
+                    f"the originals of placeholders cannot be stored, so nothing is sent: {error}"
+                ) from error
             for one in waiting:
                 if one.fingerprint not in taken:
                     settled[one.fingerprint] = one.placeholder

@@ -74,7 +74,7 @@ from waystation.security.untrusted import DEFAULT_SERVERS, UntrustedTools
 _log = logging.getLogger(__name__)
 
 
-NO_SERVERS = "the task names tool servers, but the worker has no config file for tool servers (WAYSTATION_TOOL_SERVERS)"
+NO_SERVERS = "the task requests tool servers, but the worker has no config file for them: set WAYSTATION_TOOL_SERVERS"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> CandidateTool:
         tokens=estimate_text(written),
         permission=tool.permission,
         urgency=tool.urgency,
-        unusable_reason=f"the configured limits name parameters that the tool does not have: {', '.join(amiss)}"
+        unusable_reason=f"limits are set for parameters that the tool does not have: {', '.join(amiss)}"
         if amiss
         else "",
         is_added=isinstance(tool, McpTool | AdaptedPluginTool),
@@ -159,7 +159,7 @@ def _missed(offered: UntrustedTools, named: Sequence[str]) -> tuple[str, ...]:
     if not missed:
         return ()
     return (
-        f"{format_count(len(missed), 'tool server')} named by the task provided no tools; "
+        f"The agents have no tools from {format_count(len(missed), 'tool server')} that the task names; "
         "`waystation show TASK --tools` says why",
     )
 

@@ -154,7 +154,8 @@ class SummaryModel:
         except ModelUnavailable as error:
             if error.possibly_billed and isinstance(await self._fitted(ask, length[0]), CallNotAffordable):
                 return SummaryUnavailableResult(
-                    note=f"The summariser failed, and the budget allows no second attempt: {error}", model_called=True
+                    note=f"The summariser failed ({error}), and the budget allows no second attempt.",
+                    model_called=True,
                 )
             raise
         said = () if reply.stop is StopReason.REFUSAL else reply.blocks

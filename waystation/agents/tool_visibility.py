@@ -51,7 +51,7 @@ class ParameterLimit(Value):
             f"one of {', '.join(map(str, self.one_of))}" if self.one_of is not None else "",
             "" if self.domains is None else _describe_domains(self.domains),
         ]
-        return ", ".join(filter(None, said))
+        return " and ".join(filter(None, said))
 
     def apply_to_schema(self, plain: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return a parameter's JSON schema with the limit.
@@ -132,7 +132,11 @@ def find_argument_error(arguments: Mapping[str, JsonValue], limits: ParameterLim
 
 
 def _describe_domains(allowed: Sequence[str]) -> str:
-    return f"an address in {', '.join(allowed)}" if allowed else "an address, but no address is allowed"
+    return (
+        f"an address in {', '.join(allowed)}"
+        if allowed
+        else "an address in an allowed domain, but no domain is allowed"
+    )
 
 
 def _properties(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -53,7 +53,8 @@ def approvals(
         str | None, typer.Argument(metavar="TASK", help="Show only this task's requests, with the commands to answer.")
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show all figures of every request, and the commands to answer.")
+        bool,
+        typer.Option("--verbose", help="Show every request with all amounts and times, and the commands to answer."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -350,8 +351,10 @@ def format_announcement(typed: AnswerCommand, meant: RequestSelection) -> str:
         total += typed.amount or request.requested
     if total.is_zero:
         return f"approving {requests}"
+    if len(meant.request_ids) == 1:
+        return f"approving {requests} with {format_amount(total)}"
     each = f"{format_amount(typed.amount)} each" if typed.amount is not None else "the requested amounts"
-    return f"approving {requests}, {each}: {format_amount(total)} in all"
+    return f"approving {requests} with {each}, {format_amount(total)} in all"
 
 
 def _left_out(typed: AnswerCommand, task_id: str, asked: ApprovalView) -> str:
@@ -424,7 +427,7 @@ def deny(
     typed = AnswerCommand("deny", task, tuple(request or ()), options, all_requests=every)
     if typed.is_multiple and finish == "cancel":
         raise BadInput(
-            "--finish cancel ends the whole task and answers only one request: name one with --request, or run "
+            "--finish cancel ends the whole task, so it takes only one request: name one with --request, or run "
             f"`waystation cancel {task}`"
         )
     send_answers_and_exit(typed, send, together, as_json=as_json)

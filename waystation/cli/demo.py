@@ -148,10 +148,10 @@ def _ending(view: TaskView, path: Path | None) -> str:
     lines = [
         f"Task {view.task_id}: {view.phase}",
         f"Report: {path or 'none'}",
-        f"Cost: {format_task_cost(view)}; {format_used_amount(view.budget.spent, view.budget.limit)} spent "
-        f"({format_amount(granted)} granted in a pause), {view.usage.cache_read:,} tokens "
+        f"Cost: {format_task_cost(view)}; spent {format_used_amount(view.budget.spent, view.budget.limit)} "
+        f"(the limit includes {format_amount(granted)} granted in a pause); {view.usage.cache_read:,} tokens "
         "read from the cache",
         f"Compactions: {compactions.count}, with {format_count(compactions.redactions, 'redaction')}",
-        f"Temporal UI: {view.ui_url or 'unknown'} (while the Temporal server runs)",
+        f"Temporal UI, while the Temporal server runs: {view.ui_url or 'unknown'}",
     ]
     return "\n".join(lines)

@@ -77,7 +77,7 @@ def _report(done: DeploymentJson, *, as_json: bool) -> None:
     if as_json:
         print_json(done)
         return
-    print_text(f"{done.build_id} is current: new tasks go to it.")
+    print_text(f"The build {done.build_id} is current: new tasks go to it.")
     if done.nudged:
         tasks = format_count(done.nudged, "task")
         print_message(
@@ -116,5 +116,7 @@ def format_build(build: BuildStatus) -> str:
 def _format_workers(build: BuildStatus) -> str:
     missing = [name for name in (queue.removeprefix(QUEUE_PREFIX) for queue in QUEUES) if name not in build.queues]
     if len(missing) == len(QUEUES):
-        return "no workers" + (": start workers, or these wait for ever" if build.workflows else "")
+        return "no workers" + (
+            ": start workers of this build, or its workflows wait for ever" if build.workflows else ""
+        )
     return "workers on all queues" if not missing else f"no workers on {', '.join(missing)}"

@@ -37,7 +37,7 @@ from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, Unr
 from waystation.kernel.files import find_shared_paths
 from waystation.kernel.roles import list_step_roles
 from waystation.kernel.temporal_names import QUEUES
-from waystation.kernel.text import format_count
+from waystation.kernel.text import format_count, format_names
 from waystation.kernel.value import Value
 from waystation.models.endpoints import ModelCapabilities, ModelEndpoint
 from waystation.models.ports import ChatModel
@@ -108,9 +108,9 @@ def _ports(settings: Settings) -> tuple[str, ...]:
     if run is not None and run.is_server_alive:
         found += [f"Temporal at {run.address}", f"its UI at {run.ui_url}"]
         if run.codec_endpoint is not None:
-            found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc} (only with its secret path)")
+            found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc} (which requires a secret path)")
         if run.pages:
-            found.append(f"the web pages at {urlsplit(run.pages).netloc} (only with the token in the private link)")
+            found.append(f"the web pages at {urlsplit(run.pages).netloc} (which require the token in the private link)")
     more = (("the health check", settings.health_address), ("the metrics", settings.metrics_address))
     return (*found, *(f"{what} at {address}" for what, address in more if address is not None))
 
@@ -187,10 +187,10 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
     tokens = get_model_profile(model).window if overflow else 0
     endpoint = settings.endpoint_registry.get_endpoint(model)
     cost = f"{PROBE_TOKENS:,} tokens" + (
-        f", and {tokens:,} more if the endpoint accepts the long request" if tokens else ""
+        f", and {tokens:,} more if the endpoint accepts a request over the context window" if tokens else ""
     )
     print_message(
-        f"This makes about {PROBE_CALLS + bool(tokens)} calls of {model} at {endpoint.url}, with about {cost}. "
+        f"This makes about {PROBE_CALLS + bool(tokens)} calls to {model} at {endpoint.url}, with about {cost}. "
         "The calls count against no budget."
     )
     if not yes and not (can_ask() and asyncio.run(ask_confirmation("Continue? [y/N]"))):
@@ -322,7 +322,7 @@ def _plugins(settings: Settings) -> CheckResult:
         return CheckResult(name="plug-ins", ok=False, finding=f"{error}. Installed: {there}")
     enabled = ", ".join(one.description for one in plugins.enabled) or "none"
     others = ", ".join(one.description for one in plugins.disabled)
-    rest = f"; installed but not enabled (WAYSTATION_PLUGINS): {others}" if others else ""
+    rest = f"; installed but not enabled by WAYSTATION_PLUGINS: {others}" if others else ""
     return CheckResult(name="plug-ins", ok=True, finding=f"enabled: {enabled}{rest}", needed=False)
 
 
@@ -363,7 +363,7 @@ async def _memory(settings: Settings) -> CheckResult:
         from waystation.workers.memory import describe_embedded_memory_problem  # noqa: PLC0415  Qdrant's engine takes a second to load
 
         wrong = await describe_embedded_memory_problem(settings)
-        finding = wrong or f"embedded in {settings.memory_folder}; only one process at a time can run workers"
+        finding = wrong or f"embedded in {settings.memory_folder}, which only one worker process at a time can use"
         return CheckResult(name="memory", ok=not wrong, finding=finding, needed=False)
     # These imports load Qdrant's client, which only a server needs.
     from waystation.memory.qdrant.collection import CLIENT_ERRORS, classify_failure  # noqa: PLC0415
@@ -421,13 +421,13 @@ async def _rate_limits(settings: Settings) -> tuple[CheckResult, ...]:
         status = build_limit_status(state, fixed.get((scope.endpoint, scope.model), NO_LIMITS), now)
         if status.limits.is_empty and not status.closed_for:
             continue
-        closed = f"; the provider accepts no calls for {status.closed_for:,.0f} s" if status.closed_for else ""
+        closed = f"; the provider accepts no calls for the next {status.closed_for:,.0f} s" if status.closed_for else ""
         is_free = is_free and not status.waiting and not closed
-        known = f"{describe_limits(status.limits)} a minute, available now {describe_limits(status.remaining)}"
+        known = f"{describe_limits(status.limits)} a minute (available now: {describe_limits(status.remaining)})"
         limits = "no known limits" if status.limits.is_empty else known
         said.append(
-            f"{scope.model} at {scope.endpoint} (account {scope.account[:6]}): {limits}; {status.waiting:,} calls "
-            f"wait{closed}"
+            f"{scope.model} at {scope.endpoint} (account {scope.account[:6]}): {limits}; "
+            f"{format_count(status.waiting, 'call')} waiting{closed}"
         )
     return (CheckResult(name="rate limits", ok=is_free, finding=". ".join(said), needed=False),) if said else ()
 
@@ -558,6 +558,6 @@ def _workers(unattended: Sequence[str]) -> CheckResult:
     polled = ", ".join(queue for queue in QUEUES if queue not in unattended) or "no queue"
     start = "worker" if has_server_in_environment() else "up"
     finding = f"polling {polled}" + (
-        f"; no worker polls the queues {', '.join(unattended)}: run `waystation {start}`" if unattended else ""
+        f"; no worker polls the {format_names('queue', unattended)}: run `waystation {start}`" if unattended else ""
     )
     return CheckResult(name="workers", ok=not unattended, finding=finding, reachable=False)

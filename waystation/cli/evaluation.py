@@ -89,7 +89,7 @@ class EvaluationsJson(Value):
 @app.command("eval")
 def evaluate_reports(
     questions: Annotated[
-        str | None, typer.Argument(metavar="SET", help="YAML file with questions, or `packages` (built in).")
+        str | None, typer.Argument(metavar="SET", help="YAML file with questions, or `packages`, the built-in set.")
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Only the question with this id; repeatable.")
@@ -101,7 +101,8 @@ def evaluate_reports(
     compare: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            metavar="A B", help="Two configurations, each a result (.json), a settings file (.toml) or a model."
+            metavar="A B",
+            help="Two configurations, each given as a result of --keep (.json), a settings file (.toml) or a model.",
         ),
     ] = None,
     least: Annotated[
@@ -116,7 +117,7 @@ def evaluate_reports(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page with plots.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score reports on questions with known answers. The scores are computed by code.
+    """Evaluate reports on questions with known answers. The scores are computed by code.
 
     It uses a running platform, or starts one and stops it at the end. Requests for more budget are counted and
     denied.
@@ -182,8 +183,8 @@ def _under(found: Evaluation, floors: Sequence[tuple[Metric, float]]) -> list[st
     """Return the thresholds that were not reached. One that no question measures is not reached either."""
     means = [(measure, floor, found.mean(measure)) for measure, floor in floors]
     return [
-        f"{found.label}: {measure} "
-        + (f"has no value, which counts as below {floor}" if mean is None else f"{mean:.3f}, below {floor}")
+        f"{found.label}: {measure}: "
+        + (f"no value, which counts as below {floor}" if mean is None else f"{mean:.3f}, below {floor}")
         for measure, floor, mean in means
         if mean is None or mean < floor
     ]
@@ -345,8 +346,9 @@ def format_comparison(pairs: Sequence[MetricComparison]) -> str:
     """Format the comparison of two configurations, metric by metric."""
     lines = ["The second configuration compared with the first, by question (two-sided exact sign test without ties):"]
     lines += [
-        f"  {pair.measure:<10}{pair.first:.3f} to {pair.second:.3f} ({pair.second - pair.first:+.3f}); "
-        f"better in {pair.better}, worse in {pair.worse} of {pair.questions}; p = {pair.p:.3f}"
+        f"  {pair.measure:<10}from {pair.first:.3f} to {pair.second:.3f} ({pair.second - pair.first:+.3f}); "
+        f"better in {pair.better} and worse in {pair.worse} of {format_count(pair.questions, 'question')}; "
+        f"p = {pair.p:.3f}"
         for pair in pairs
     ]
     return "\n".join(lines)

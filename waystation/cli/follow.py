@@ -34,7 +34,7 @@ from waystation.kernel.amount import Amount, format_amount, format_used_amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.files import ensure_private_folder, write_private_file
-from waystation.kernel.text import format_count
+from waystation.kernel.text import format_count, format_names
 from waystation.reports.task_files import get_report_path
 from waystation.runtime.temporal.run_file import has_server_in_environment, is_started_by_this_process, read_run_file
 from waystation.tasks.task import TaskPhase
@@ -344,7 +344,7 @@ async def warn_if_unattended(client: Client) -> None:
     """Warn if no worker would take up a task. Raises Unreachable."""
     if unattended := await client.list_unattended_queues():
         print_message(
-            f"No worker polls the queues {', '.join(unattended)}: the task waits until a worker runs "
+            f"No worker polls the {format_names('queue', unattended)}: the task waits until a worker runs "
             "(`waystation worker`)."
         )
 
@@ -353,7 +353,7 @@ async def require_workers(client: Client) -> None:
     """Raise Unreachable if no worker would carry out an order, or there is no server."""
     if unattended := await client.list_unattended_queues():
         raise Unreachable(
-            f"no worker polls the queues {', '.join(unattended)}: start a worker (`waystation up`), then try again"
+            f"no worker polls the {format_names('queue', unattended)}: start a worker (`waystation up`), then try again"
         )
 
 

@@ -33,8 +33,8 @@ class CommandInfo(NamedTuple):
 GROUPS = {
     "On this machine": {
         "demo": CommandInfo("demo", "Run a complete task on real documents, from question to report."),
-        "up": CommandInfo("platform", "Start the server and workers in the background."),
-        "down": CommandInfo("platform", "Stop the server and workers."),
+        "up": CommandInfo("platform", "Start the Temporal server and workers in the background."),
+        "down": CommandInfo("platform", "Stop the Temporal server and workers."),
         "status": CommandInfo("platform", "Show what runs on this machine."),
         "doctor": CommandInfo("doctor", "Check the installation, and say how to fix what is missing."),
         "dev": CommandInfo("platform", "Run a Temporal dev server with its UI and the workers until Ctrl-C."),
@@ -68,7 +68,7 @@ GROUPS = {
         "spending": CommandInfo("task_lists", "Show what all tasks have spent, by model, agent or task."),
         "prices": CommandInfo("show", "List the known model prices, and the configured models without a price."),
         "transcript": CommandInfo("show", "Print the transcript of an agent."),
-        "eval": CommandInfo("evaluation", "Score reports on questions with known answers."),
+        "eval": CommandInfo("evaluation", "Evaluate reports on questions with known answers."),
     },
     "Agent context": {
         "context": CommandInfo(
@@ -177,7 +177,7 @@ def _before_any_command(
         typer.Option(
             SERVER,
             metavar="URL",
-            help="Address of the `waystation serve` to use; WAYSTATION_TOKEN has the credential.",
+            help="Address of the `waystation serve` to use; the token is read from WAYSTATION_TOKEN.",
         ),
     ] = None,
 ) -> None:

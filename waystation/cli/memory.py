@@ -169,7 +169,7 @@ def _known_kind(kind: str | None) -> PassageKind | None:
     for known in _KINDS:
         if known == kind:
             return known
-    raise BadInput(f"--kind {kind!r} does not exist: use {_ALL_KINDS}")
+    raise BadInput(f"--kind {kind!r} is not a kind of passage: use {_ALL_KINDS}")
 
 
 def _print_found(query: str, found: Sequence[MemoryMatchJson]) -> None:
@@ -182,7 +182,7 @@ def _print_found(query: str, found: Sequence[MemoryMatchJson]) -> None:
     for number, one in enumerate(found, 1):
         print_text(
             f"{number}. {format_passage_origin(one)}, {one.created.astimezone():%Y-%m-%d %H:%M %Z}, "
-            f"score {one.score:.2f}, {' '.join(one.passages)}"
+            f"score {one.score:.2f}, {'passage' if len(one.passages) == 1 else 'passages'} {' '.join(one.passages)}"
         )
         text = Text(one.text)
         for start, end in find_term_spans(query, one.text):
@@ -281,7 +281,9 @@ def reindex(
     rebuild: Annotated[
         bool,
         typer.Option(
-            "--rebuild", help="Rebuild the whole memory, even if the embedder is the same; for example after damage."
+            "--rebuild",
+            help="Embed all passages again, even if memory was made with the configured embedder; for example after "
+            "damage.",
         ),
     ] = False,
     as_json: JsonOption = False,

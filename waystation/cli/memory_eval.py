@@ -101,7 +101,7 @@ def evaluate(
         Path, typer.Option(metavar="FILE", help="JSON Lines of questions: id, text, relevant (ids of messages).")
     ],
     tokens: Annotated[
-        str, typer.Option(metavar="N,N…", help="Token limits for recall, separated by commas.")
+        str, typer.Option(metavar="N,N…", help="Token limits at which recall is measured, separated by commas.")
     ] = "1000,2000",
     no_redact: Annotated[
         bool, typer.Option("--no-redact", help="Do not redact, to measure the effect of redaction.")
@@ -226,7 +226,7 @@ def _told(found: EvaluationJson) -> str:
             f"embedder {found.embedder}",
             f"recall {recall}",
             f"MRR {found.mrr:.2f}; {found.median_ms:,.1f} ms per question",
-            f"missed a relevant message: {len(found.missed):,} of {format_count(found.questions, 'question')} "
-            "(--json lists the questions)",
+            f"questions with a missed message: {len(found.missed):,} of {found.questions:,}"
+            + (" (--json lists them)" if found.missed else ""),
         ]
     )

@@ -95,7 +95,7 @@ Deadline = Literal["partial", "wait"]
 """What happens at a deadline."""
 CeilingOption = Annotated[
     str | None,
-    typer.Option("--ceiling", metavar="AMOUNT", help="Maximum to which grants may raise the budget: 2M or '$5'."),
+    typer.Option("--ceiling", metavar="AMOUNT", help="Maximum to which grants may raise the budget, like 2M or '$5'."),
 ]
 TopUpOption = Annotated[
     str | None,

@@ -24,6 +24,7 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable, WaystationError
 from waystation.kernel.files import create_private_folder, ensure_private_folder, open_private_file
 from waystation.kernel.imports import pause_gc_for_imports
+from waystation.kernel.text import format_names
 from waystation.kernel.value import Value
 from waystation.runtime.temporal.run_file import (
     ProcessIdentity,
@@ -247,7 +248,10 @@ async def wait_until_server_ends(run: RunFile) -> None:
     """Wait while the server runs. Raises Unreachable when it has ended."""
     while run.is_server_alive:  # noqa: ASYNC110  a process gives no event
         await asyncio.sleep(CHECK_SECONDS)
-    raise Unreachable("the Temporal dev server has ended; its log is in the logs folder (`waystation status`)")
+    raise Unreachable(
+        "the Temporal dev server has ended; its log is logs/temporal.log in the home folder, which `waystation status` "
+        "shows"
+    )
 
 
 app = typer.Typer()
@@ -282,7 +286,7 @@ ENDED_POLL_SECONDS = 0.1
 
 @app.command()
 def down() -> None:
-    """Stop the server and workers on this machine. Tasks continue when they run again."""
+    """Stop the Temporal server and workers on this machine. Tasks continue when they run again."""
     settings = Settings()
     run = read_run_file(settings.run_file)
     if run is None:
@@ -291,7 +295,7 @@ def down() -> None:
     # The workers' process takes its server with it; the server is ended here only where that process was killed.
     running = [mark for mark in (run.workers, run.server) if _end(mark)]
     remove_run_file(settings.run_file, run)
-    print_message("Stopped. Tasks continue after `waystation up`." if running else "Nothing is running here any more.")
+    print_message("Stopped. Tasks continue after `waystation up`." if running else "The platform had already ended.")
 
 
 def _end(mark: ProcessIdentity) -> bool:
@@ -390,14 +394,17 @@ def _text(found: StatusJson) -> str:
     if found.codec_endpoint:
         rows += [("Codec for the UI", f"{found.codec_endpoint} (private link)")]
     if found.server_answers:
-        queues = ", ".join(found.unattended_queues)
+        queues = found.unattended_queues
         rows += [
             (
                 "Workers",
-                f"no worker polls the queues {queues}: run `waystation worker`" if queues else "poll every queue",
+                f"no worker polls the {format_names('queue', queues)}: run `waystation worker`"
+                if queues
+                else "poll every queue",
             )
         ]
-        rows += [("Waiting requests", f"{found.waiting_approvals or 0} (`waystation approvals`)")]
+        waiting = found.waiting_approvals or 0
+        rows += [("Waiting requests", f"{waiting} (`waystation approvals` lists them)" if waiting else "0")]
     rows += [("Home folder", found.home)]
     rows += [("Model", "built-in offline model" if found.offline else "as in the settings (default: Claude)")]
     return "\n".join(f"{label:<17}{value}" for label, value in rows)
@@ -409,7 +416,10 @@ READY_POLL_SECONDS = 0.1
 
 @app.command()
 def up() -> None:
-    """Start the server and workers in the background. They outlive this terminal; `waystation down` stops them."""
+    """Start the Temporal server and workers in the background.
+
+    They outlive this terminal; `waystation down` stops them.
+    """
     for sentence in describe_unknown_variables():
         print_message(sentence)
     settings = Settings()
@@ -440,8 +450,8 @@ async def _up(settings: Settings) -> RunFile:
     except asyncio.CancelledError:
         if process is not None and process.poll() is None:
             print_message(
-                "The platform is still starting in the background: `waystation status` shows when it is ready, and "
-                "`waystation down` then stops it."
+                "The platform is still starting in the background. `waystation status` shows whether it is ready; "
+                "when it is, `waystation down` stops it."
             )
         raise
     except TimeoutError as error:
@@ -488,7 +498,7 @@ def worker(
     settings = Settings() if queues is None else Settings(queues=queues)
     if settings.qdrant_url is None and is_home_in_use(settings):
         raise WaystationError(
-            "workers are already running here (`waystation status`): stop them with `waystation down`, "
+            "workers already run with this home folder: stop them with `waystation down`, "
             "or set WAYSTATION_HOME to another folder"
         )
     # This import loads Temporal's SDK, which help should not wait for.

@@ -142,7 +142,7 @@ def _read_text(file: str) -> str:
     try:
         text = read.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{shown} is not UTF-8 text (byte {error.start:,}): convert it to UTF-8") from None
+        raise BadInput(f"{shown} is not UTF-8 text (byte {error.start:,} is invalid): convert it to UTF-8") from None
     if "\x00" in text:
         raise BadInput(f"{shown} is not text: it has NUL bytes")
     return text
@@ -254,7 +254,7 @@ def _where(location: ErasureLocation, traces: Sequence[ErasureMatch]) -> str:
     return f": {', '.join(ids[:MAX_PLACES])}{more}" if ids else ""
 
 
-LATER_TEXTS = "If a later text names the person, the same placeholder is used again."
+LATER_TEXTS = "In later texts, the person gets the same placeholder as before the erasure."
 
 
 @privacy.command("erase")
@@ -361,7 +361,7 @@ class _Desk:
             found = await search.find_locations()
         print_search_limits(found)
         if not found.traces:
-            print_message(f"Not found: nothing to erase{which}.")
+            print_message(f"Not found{which}: nothing to erase.")
             await _say_earlier(search)
             return None
         await require_tasks_finished(self.client, settings, found)
@@ -391,7 +391,9 @@ async def _printed_again(value: str, kind: str | None) -> PersonErasureReceipt |
     settings = Settings()
     async with open_person_search(settings, value, kind) as search, await Client.connect(settings) as client:
         if await is_erasure_running(search):
-            print_message("An erasure of this value is in progress; its receipt is printed when it is complete.")
+            print_message(
+                "An erasure of this value is in progress; its receipt is printed when the erasure is complete."
+            )
             await require_workers(client)
         receipt = await load_last_receipt(search)
     if receipt is None:

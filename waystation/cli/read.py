@@ -19,7 +19,7 @@ app = typer.Typer()
 def read(
     files: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files and folders, as for `submit --docs`.")],
     redacted: Annotated[
-        bool, typer.Option("--redacted", help="Replace private values, as in text for a model.")
+        bool, typer.Option("--redacted", help="Replace private values by placeholders, as models receive the text.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -462,7 +462,7 @@ def format_temporal_actions(counted: TemporalActionCounts | None) -> str:
     if counted is None:
         return "Temporal actions: unknown, because the Temporal server no longer has the task's history"
     kinds = (
-        (counted.workflows, "start of a workflow", "starts of workflows (a child workflow counts twice)"),
+        (counted.workflows, "start of a workflow", "starts of workflows (each child workflow is two actions)"),
         (counted.activities, "attempt of an activity", "attempts of activities"),
         (counted.updates, "Update", "Updates"),
         (counted.signals, "signal", "signals"),
@@ -586,7 +586,7 @@ def format_prices(known: Sequence[Price]) -> str:
     return "\n\n".join(
         "\n".join(
             [
-                f"Prices for a million tokens, from {source}",
+                f"Prices for a million tokens. Source: {source}",
                 *(_price_text(price) for price in ordered if price.source == source),
             ]
         )

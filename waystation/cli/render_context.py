@@ -47,7 +47,8 @@ def format_context(context: NextPromptView) -> str:
 def _heading(context: NextPromptView) -> list[str]:
     said = [
         f"{context.agent}, turn {context.turn}: {context.model}, a window of {context.window:,} tokens",
-        f"full at {context.trigger:,} tokens; so far, {context.cached_share:.1%} of the input was read from the cache",
+        f"a compaction starts at {context.trigger:,} tokens; so far, "
+        f"{context.cached_share:.1%} of the input was read from the cache",
     ]
     if not context.system_known:
         said += [
@@ -96,7 +97,7 @@ def _compaction(one: CompactionView, kinds: dict[str, str]) -> str:
     if one.hidden_by:
         parts.append(_by("hidden", one.hidden_by, kinds))
     if what := [*(f"added {what}" for what in one.added), *(f"removed {what}" for what in one.removed)]:
-        parts.append(f"the check of the summary {', '.join(what)}")
+        parts.append(f"the summary was checked, which {', '.join(what)}")
     return "\n".join([" · ".join(parts), *([format_indented_text(one.text)] if one.text else []), ""])
 
 

@@ -12,6 +12,7 @@ from textwrap import wrap
 from waystation.agents.deliverables import WorkCounts
 from waystation.cli.options import format_amount_option
 from waystation.kernel.amount import format_amount, format_limit, format_used_amount
+from waystation.kernel.text import format_count
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import describe_plan_request
 from waystation.tasks.details import (
@@ -47,7 +48,7 @@ def build_action_rows(one: PendingApproval) -> list[tuple[str, str]]:
     """Return label and text of what each answer does."""
     agent = one.approval.agent
     return [
-        ("approved", "the tool is called once, with exactly these arguments"),
+        ("if approved", "the tool is called once, with exactly these arguments"),
         ("if denied", f"{agent} continues without the call, and reads your `--note`"),
     ]
 
@@ -56,7 +57,7 @@ MIN_COLUMNS = 40
 """Minimum columns at which words are still wrapped."""
 INDENT = "  "
 LABEL = 11
-"""Columns of the labels of a block."""
+"""Minimum columns of the labels of a block."""
 MOMENT = "%Y-%m-%d %H:%M %Z"
 
 
@@ -75,7 +76,7 @@ def format_deny_command(task_id: str, approval: ApprovalView) -> str:
 def format_requested(approval: ApprovalView) -> str:
     """Format the requested amount or action in a few words."""
     if approval.about_plan:
-        return f"plan of {approval.steps_left} steps"
+        return f"plan of {format_count(approval.steps_left, 'step')}"
     if approval.action is not None:
         return f"call {sanitize_line(approval.action.tool)}"
     return "no more calls" if approval.reason else f"{format_amount(approval.requested)} more"
@@ -110,8 +111,10 @@ def format_request(one: PendingApproval, now: datetime, width: int, *, verbose: 
     lines = _wrapped(what, width)
     if approval.action is not None:
         lines += format_question(one, approval.action, width)
-    for label, text in _facts(one, now, verbose=verbose):
-        lines += _wrapped(text, width, f"{INDENT}{label:<{LABEL}}")
+    facts = _facts(one, now, verbose=verbose)
+    columns = max([LABEL, *(len(label) + len(INDENT) for label, _ in facts)])
+    for label, text in facts:
+        lines += _wrapped(text, width, f"{INDENT}{label:<{columns}}")
     return "\n".join([*lines, *(f"{INDENT}{command}" for command in _commands(one))])
 
 
@@ -119,9 +122,9 @@ def _facts(one: PendingApproval, now: datetime, *, verbose: bool) -> list[tuple[
     approval, forecast = one.approval, one.approval.forecast
     facts: list[tuple[str, str]] = []
     if approval.about_plan:
-        facts += [(step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps]
+        facts += [(step.role, f"{step.title} (budget: {format_limit(step.limit)})") for step in one.steps]
         facts += [
-            ("approved", "the steps of the plan begin"),
+            ("if approved", "the steps of the plan begin"),
             ("if denied", describe_plan_request(approval.steps_left, approval.requested)[1]),
         ]
     elif approval.action is not None:
@@ -147,7 +150,7 @@ def _details(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
         facts.append(("since", f"{approval.requested_at.astimezone(now.tzinfo):{MOMENT}}"))
     if approval.about_plan or approval.action is not None:
         return facts
-    facts.append(("task", f"spent {_task_spent(one)}; {format_step_progress(approval)}"))
+    facts.append(("task", f"{_task_spent(one)}; {format_step_progress(approval)}"))
     rest = _rest(approval, one.task_budget) if one.task_budget is not None else ""
     if rest:
         facts.append(("left", rest))
@@ -160,8 +163,9 @@ def _details(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
 
 def _task_spent(one: PendingApproval) -> str:
     if one.task_budget is None:
-        return f"{format_in_units_of(one.approval.task_spent, one.approval.limit)} when the agent asked"
-    return format_used_amount(one.task_budget.spent, one.task_budget.limit)
+        spent = format_in_units_of(one.approval.task_spent, one.approval.limit)
+        return f"had spent {spent} when the agent asked"
+    return f"spent {format_used_amount(one.task_budget.spent, one.task_budget.limit)}"
 
 
 def _rest(approval: ApprovalView, budget: TaskBudgetView) -> str:
@@ -184,7 +188,7 @@ def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple
     """Describe what a deadline does. A running task ends its requests itself, if configured to."""
     agent, moment = one.approval.agent, f"{answer_by.astimezone(now.tzinfo):{MOMENT}}"
     if one.approval.about_plan:
-        effect = "the task ends" if one.approval.requested.is_zero else "the plan stays as it was"
+        effect = "the task ends" if one.approval.requested.is_zero else "the revised plan is discarded"
     elif one.approval.action is not None:
         effect = f"{agent} continues without the call"
     else:

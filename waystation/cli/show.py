@@ -204,7 +204,7 @@ def prices(as_json: JsonOption = False) -> None:
             format_prices([one for one in held if one.source != PRICE_SOURCE or get_model_profile(one.model).is_known])
         )
         if without:
-            print_message(f"No price is known at the configured endpoint for: {', '.join(without)}")
+            print_message(f"Models without a known price at their endpoint: {', '.join(without)}")
 
 
 def _price_there(model: str, prices: Sequence[Price], settings: Settings) -> Price | None:
@@ -260,7 +260,7 @@ def report(
         bool,
         typer.Option(
             "--passages",
-            help="For html: below each source, show the cited lines, cells of a workbook or part of an e-mail.",
+            help="For html: below each source, show what is cited: lines, cells of a workbook or part of an e-mail.",
         ),
     ] = False,
     brief: Annotated[

@@ -51,8 +51,8 @@ def reseal_store(
         typer.Option(
             "--accept-refused",
             help="Also rewrite what the store refuses to read: plain-text rows of an encrypted store, rows encrypted "
-            "with keys that an earlier `reseal` retired, and a database in which the record of encryption or of an "
-            "earlier `reseal` is missing.",
+            "with keys that an earlier `reseal` retired, and a database that no longer says that it is encrypted, or "
+            "with which key the last `reseal` rewrote it.",
         ),
     ] = False,
     as_json: JsonOption = False,

@@ -219,7 +219,8 @@ def _print_changed_names(documents: Sequence[SourceDocument], most: int) -> None
     for one in documents[:most]:
         print_message(f"{one.file_name} is cited as {one.name}")
     if len(documents) > most:
-        print_message(f"{len(documents) - most} more files are cited under other names; --verbose names them.")
+        count = format_count(len(documents) - most, "file")
+        print_message(f"Also cited under other names: {count}; --verbose lists them.")
 
 
 MAX_SKIPPED_LINES = 5
@@ -229,7 +230,7 @@ def _print_skipped(items: Sequence[SkippedItem], most: int) -> None:
     for item in items[:most]:
         print_message(f"Skipped {item.name}: {item.reason}")
     if len(items) > most:
-        print_message(f"Skipped {len(items) - most} more items: --verbose names all of them.")
+        print_message(f"Skipped {format_count(len(items) - most, 'more item')}; --verbose lists all of them.")
 
 
 async def _submit(
@@ -327,9 +328,11 @@ def _print_servers(row: TaskRow, *, inherited: bool) -> None:
 def _warn_about_skill_folders(documents: Sequence[SourceDocument]) -> None:
     """Warn about documents named like other tools' procedure files: a person who relies on those should know."""
     if count := sum(is_procedure_file_name(one.name) for one in documents):
+        what, them = "is in a folder named skills: agents read it like any other document", "it"
+        if count > 1:
+            what, them = "are in folders named skills: agents read them like other documents", "them"
         print_message(
-            f"{format_count(count, 'document')} in folders named skills: agents read them like other documents. To "
-            "have agents follow them, use --skills or --procedures."
+            f"{format_count(count, 'document')} {what}. To have agents follow {them}, use --skills or --procedures."
         )
 
 

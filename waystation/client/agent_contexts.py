@@ -197,8 +197,8 @@ async def rewind_finished_task(
     ref = row.ref
     if edit.action != "rewind" or edit.message is None:
         raise BadInput(
-            f"{ref.task_id} has ended: {edit.action} works only while agents run. In a task that has ended, only "
-            "`waystation rewind` works"
+            f"{ref.task_id} has ended: the edit {edit.action!r} works only while agents run. In a task that has ended, "
+            "only `waystation rewind` works"
         )
     asked = TaskRewind(
         ref=ref,

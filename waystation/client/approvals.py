@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from waystation.runtime.temporal.task_client import TaskRun, TemporalTaskClient
 
 NOT_ADMITTED_REMARK = (
-    "the server does not know this task: no session has accepted it yet. It is safe to submit the task again, or to "
+    "Temporal does not know this task yet: no session has accepted it. It is safe to submit the task again, or to "
     "cancel it"
 )
 """Remark on a submitted task that so far exists in the store only."""

@@ -38,6 +38,7 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.files import create_private_folder
+from waystation.kernel.text import format_names
 from waystation.planning.plan import Plan
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
 from waystation.reports.cited_sentences import extract_cited_sentences
@@ -187,7 +188,8 @@ class Client:
         task_ids = await select_task_ids(self, self._settings, TaskSelection(session=session))
         if unattended := await self.list_unattended_queues():
             raise Unreachable(
-                f"no worker polls the queues {', '.join(unattended)}: start a worker (`waystation up`), then try again"
+                f"no worker polls the {format_names('queue', unattended)}: start a worker (`waystation up`), "
+                "then try again"
             )
         return await forget_selected_tasks(self._settings, task_ids, everything=everything)
 

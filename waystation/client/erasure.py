@@ -25,6 +25,7 @@ from waystation.erasure.report_files import rewrite_matching_reports
 from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.temporal_names import make_indexing_workflow_id
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.privacy.policy import VaultEntry
 from waystation.reports.task_files import delete_task_files
@@ -72,7 +73,7 @@ UNREACHED_LOCATIONS = (
     ),
     UnreachedLocation(
         location="database files",
-        description="files of PostgreSQL and of a Qdrant server, until they are vacuumed or rewritten",
+        description="files of PostgreSQL until `VACUUM FULL`, and of a Qdrant server until they are rewritten",
     ),
     UnreachedLocation(location="other tenants", description="data of other tenants"),
 )
@@ -291,11 +292,11 @@ async def forget_selected_tasks(settings: Settings, task_ids: tuple[str, ...], *
     target = resolve_temporal_target(settings)
     temporal = await connect_as_person(target, build_client_data_converter(settings))
     try:
-        done = await forget_tasks(temporal, order, f"forget {len(task_ids)} of a tenant's tasks")
+        done = await forget_tasks(temporal, order, f"forget {format_count(len(task_ids), 'task')} of one tenant")
     except RPCError as error:
         raise Unreachable(
-            f"the Temporal server at {target.address} does not answer ({error.status.name}): the tasks may "
-            "still be forgotten. It is safe to run the command again"
+            f"the Temporal server at {target.address} does not answer ({error.status.name}): workers may "
+            "nevertheless forget the tasks. It is safe to run the command again"
         ) from error
     # The workers have deleted those of their own home folder, which may be another one.
     own_files = delete_task_files(settings.reports_folder, task_ids) if everything else 0
@@ -312,7 +313,7 @@ def describe_remaining_data(settings: Settings, *, everything: bool) -> tuple[st
     said = {
         "Transcripts, documents, reports and workflow histories remain. --everything deletes them too.": not everything,
         "The Temporal server needs a moment to delete the histories.": everything,
-        "PostgreSQL's files contain the forgotten data until the next vacuum.": settings.database_url.startswith(
+        "PostgreSQL's files can contain the forgotten data until `VACUUM FULL`.": settings.database_url.startswith(
             "postgresql"
         ),
         (

@@ -60,7 +60,8 @@ async def load_cited_passage(client: Client, task_id: str, source: NumberedSourc
     lines = (await client.get_document_text(task_id, document.name)).split("\n")
     request = build_passage_request(lines, source.first_line, source.last_line)
     if request is None:
-        raise BadInput(f"the passage cited from {source.name} ({source.where}) is not on a page of a PDF or a picture")
+        place = f"{source.name} ({source.where})"
+        raise BadInput(f"the passage cited from {place} is neither on a page of a PDF nor in a picture")
     return CitedPassage(request, lines, document.source)
 
 
@@ -109,7 +110,7 @@ async def build_passage_pictures(
             reason = _find_obstacle(passage, files, unchanged[passage.source_hash])
             if not reason and (len(pictures) >= MAX_PICTURES or size >= MAX_PICTURE_BYTES):
                 most = MAX_PICTURE_BYTES // 1_000_000
-                reason = f"a report can have at most {MAX_PICTURES} pictures, with at most {most} MB in total"
+                reason = f"the report already has the maximum of {MAX_PICTURES} pictures or {most} MB"
             if not reason:
                 try:
                     pictures[number] = picture = renderer.render(files[passage.source_hash], passage.request)

@@ -155,7 +155,8 @@ class PersonSearch:
         except Unreachable as error:
             return (), f"workflow histories were not searched: {error}"
         except RPCError as error:
-            return (), f"workflow histories were not searched: the server does not answer ({error.status.name})"
+            unreachable = f"the Temporal server does not answer ({error.status.name})"
+            return (), f"workflow histories were not searched: {unreachable}"
 
 
 @asynccontextmanager

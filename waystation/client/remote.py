@@ -211,7 +211,7 @@ class RemoteClient(Client):
     async def get_schedule_client(self) -> ScheduleClient:
         """Not available: schedules name files on the workers' machine. Raises BadInput."""
         raise BadInput(
-            "schedules name files on the workers' machine: run `waystation schedule` there, without WAYSTATION_SERVER"
+            "a schedule reads files on the workers' machine: run `waystation schedule` there, without WAYSTATION_SERVER"
         )
 
     async def send(self, task_id: str, signal: TaskSignalDefinition[InputT], message: InputT) -> UpdateResult:

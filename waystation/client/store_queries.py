@@ -47,8 +47,8 @@ def require_not_forgotten(task_id: str, title: str) -> None:
     """Raise BadInput if the task, with all its texts, was forgotten."""
     if title == FORGOTTEN:
         raise BadInput(
-            f"{task_id} was forgotten: its texts are deleted and only its numbers remain (`waystation cost "
-            f"{task_id}`, `waystation show {task_id}`)"
+            f"{task_id} was forgotten: its texts are deleted and only its numbers remain, which `waystation cost "
+            f"{task_id}` and `waystation show {task_id}` print"
         )
 
 
@@ -145,7 +145,8 @@ async def load_document_text(store: SqlStore, row: TaskRow, name: str) -> str:
         if document.name == name:
             return await store.get_text(document.blob, row.ref.scope)
     raise BadInput(
-        f"{row.ref.task_id} has no document {name!r} now: a cited document may have been replaced or removed since"
+        f"{row.ref.task_id} has no document {name!r} now: the document may have been replaced or "
+        "removed after it was cited"
     )
 
 

@@ -72,7 +72,7 @@ class ModelSettings(SettingSection):
     anthropic_base_url: WrittenBaseUrl = Field(
         default=None,
         validation_alias=build_shared_alias("ANTHROPIC_BASE_URL"),
-        description="Address of another endpoint with the Messages API.",
+        description="Address of an endpoint with the Messages API, to use instead of Anthropic's.",
     )
     offline: bool | None = Field(
         default=None,
@@ -120,13 +120,13 @@ class ModelSettings(SettingSection):
 
     resume_at_reset: bool = Field(
         default=False,
-        description="Whether tasks that wait because the provider's account is exhausted continue by themselves when "
-        "the provider resets the account. Default: they wait for a person.",
+        description="Whether a task continues by itself when the provider resets the spending limit that paused the "
+        "task. Default: it waits for a person.",
     )
     model_limits: Annotated[dict[str, ModelLimits], NoDecode, WrittenTable] = Field(
         default={},
         description="Limits per minute for each model: requests, input_tokens, output_tokens. All workers of the store "
-        "share these limits. Lower limits that a provider reports take precedence. Default: only the limits that "
+        "share these limits. If a provider reports a stricter limit, it applies. Default: only the limits that "
         "providers report, or that their refusals show. In the config file: [model_limits.NAME], with the full name of "
         "the model.",
     )
@@ -147,7 +147,8 @@ class ModelSettings(SettingSection):
         default=90,
         ge=1,
         le=MAX_TIMEOUT_SECONDS,
-        description="Maximum seconds between two parts of a reply, pings included. After that, the reply is abandoned.",
+        description="Maximum seconds between two parts of a reply (a ping counts as a part). After that, the reply is "
+        "abandoned.",
     )
 
     @field_validator("endpoints")

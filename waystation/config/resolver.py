@@ -593,8 +593,8 @@ def _about_agent(agent: AgentConfig, config: TaskConfig) -> Iterator[str]:
     facts = get_model_profile(agent.model)
     if not facts.is_known and not config.offline:
         yield (
-            f"The model {facts.name} is unknown: its window is assumed to be {facts.window:,} tokens, and it may have "
-            "no price."
+            f"The model {facts.name} is unknown: its window is assumed to be {facts.window:,} tokens, and its price "
+            "may be unknown."
         )
     if agent.window < NARROW_WINDOW:
         yield (
@@ -608,12 +608,12 @@ def _about_compaction(agent: AgentConfig) -> list[str]:
     warnings: list[str] = []
     if agent.trigger >= agent.window * LATE_TRIGGER_PERCENT // 100:
         warnings.append(
-            f"A context that is full only at {agent.trigger:,} of {agent.window:,} tokens leaves no room for a large "
-            "result. Lower WAYSTATION_TRIGGER_PERCENT."
+            f"A context that counts as full only at {agent.trigger:,} of {agent.window:,} tokens leaves no room for a "
+            "large result. Lower WAYSTATION_TRIGGER_PERCENT."
         )
     if agent.strategy == "window" and agent.primers < REDUCED_PRIMERS and agent.recents >= RAISED_RECENTS:
         warnings.append(
-            f"Compactions keep {agent.primers} of the first messages and {agent.recents} of the last, so the start of "
-            "the work is lost first. Raise WAYSTATION_PRIMERS or lower WAYSTATION_RECENTS."
+            f"Compactions keep {agent.primers} of the first messages and {agent.recents} of the last, so the "
+            "model does not see how the work began. Raise WAYSTATION_PRIMERS or lower WAYSTATION_RECENTS."
         )
     return warnings

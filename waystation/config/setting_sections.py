@@ -54,8 +54,8 @@ class AccessSettings(SettingSection):
     )
     server: str | None = Field(
         default=None,
-        description="Address of a `waystation serve` that commands about tasks use instead of a Temporal server and a "
-        "store. Same as `waystation --server URL`.",
+        description="Address of a running `waystation serve`. Commands about tasks then use it, and need no Temporal "
+        "server and no store. Same as `waystation --server URL`.",
     )
     token: SecretStr | None = Field(
         default=None,
@@ -63,8 +63,8 @@ class AccessSettings(SettingSection):
     )
     approvers: WrittenNames = Field(
         default=(),
-        description="Names of the only people who may answer requests. `waystation serve` verifies the names by API "
-        "keys or OpenID tokens. Set this for workers; it needs WAYSTATION_KEY.",
+        description="Names of the only people who may answer approval requests. `waystation serve` verifies the names "
+        "by API keys or OpenID tokens. Set it for all workers. It requires WAYSTATION_KEY.",
     )
 
     @field_validator("approvers")
@@ -165,14 +165,14 @@ class AgentSettings(SettingSection):
     web_deny: WrittenNames = Field(default=(), description="Domains whose pages agents may never read.")
     web_asks: WebApprovalMode = Field(
         default="always",
-        description="Which web searches need approval: always, suspicious (those that look like more than keywords) "
+        description="When a web search needs approval: always, suspicious (only if it looks like more than keywords) "
         "or never.",
     )
     web_user_agent: str | None = Field(
         default=None, min_length=1, description="User agent of web requests; it should say how to contact you."
     )
     web_reachable: WrittenNetworks = Field(
-        default=(), description="Private networks that agents may read, such as an intranet."
+        default=(), description="Private networks whose pages agents may read, such as an intranet."
     )
     web_search_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that runs web searches.")
 
@@ -210,14 +210,15 @@ class ContextSettings(SettingSection):
 
     strategy: StrategyName = Field(
         default="ends",
-        description="How compactions choose the messages that a summary replaces: ends, window, snapshot or replace.",
+        description="How compactions choose the messages that a summary replaces: ends, window, snapshot or replace "
+        "(docs/explanation/context.md).",
     )
     keep_last: int | None = Field(
         default=None,
         ge=0,
         le=1_000,
-        description="Maximum number of latest messages that a compaction keeps, with strategy replace (default: 0) "
-        "or ends (default: 3, or the value in the model's profile).",
+        description="Maximum number of latest messages that a compaction keeps, with strategy `replace` (default: "
+        "0) or `ends` (default: 3, or the value in the model's profile).",
     )
     auto_compact: bool = Field(
         default=True,
@@ -227,13 +228,13 @@ class ContextSettings(SettingSection):
     profiles: Annotated[dict[str, CompactionProfile], NoDecode, WrittenTable] = Field(
         default={},
         description="Compaction profiles, each for the models whose names contain the profile's name: threshold "
-        "(percent, 5 to 100, -1 for the default), keep (number of last messages that strategy ends keeps) and "
+        "(percent, 5 to 100, -1 for the default), keep (number of last messages that stay with strategy `ends`) and "
         "condense_model (a model, or itself). In the config file: [profiles.sonnet].",
     )
     compaction_before: WrittenHook = Field(
         default=None,
         repr=False,
-        description="Hook that workers call before each compaction: a command line, run without a shell, or an http "
+        description="Hook that workers call before each compaction: a command line (run without a shell) or an http "
         "or https address (docs/how-to/add-compaction-hooks.md).",
     )
     compaction_after: WrittenHook = Field(
@@ -277,7 +278,8 @@ class EmbedderSettings(SettingSection):
         default=None,
         ge=1,
         le=65_536,
-        description="Dimension of the vectors from voyage or openai; required for models of other vendors.",
+        description="Dimension of the vectors that the voyage or openai API returns. Required for models of vendors "
+        "other than Voyage and OpenAI.",
     )
     embedder_url: str | None = Field(
         default=None,
@@ -304,7 +306,8 @@ class MemorySettings(SettingSection):
     qdrant_url: str | None = Field(
         default=None,
         validation_alias=build_shared_alias("QDRANT_URL"),
-        description="Address of a Qdrant server or cluster. Default: embedded memory, with all workers in one process.",
+        description="Address of a Qdrant server or cluster. Default: embedded memory, so one worker process serves all "
+        "queues.",
     )
     qdrant_api_key: SecretStr | None = Field(
         default=None,
@@ -369,7 +372,7 @@ class PluginSettings(SettingSection):
                 raise ValueError(
                     f"{name} is listed twice"
                     if given.count(name) > 1
-                    else f"{name} is enabled by default; leave it out"
+                    else f"{name} is enabled by default: remove it from the list"
                 )
         return given
 

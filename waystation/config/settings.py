@@ -91,7 +91,7 @@ class EncryptionSettings(SettingSection):
         default=None,
         description="Whether to encrypt texts in the store: questions, documents, transcripts, notes and reports. "
         "Default: yes if WAYSTATION_KEY is set. If this is set to true, a store with unencrypted texts is refused. A "
-        "change does not affect existing texts.",
+        "change neither encrypts nor decrypts existing texts.",
     )
     codec_token: SecretStr | None = Field(
         default=None,
@@ -163,7 +163,7 @@ class Settings(
         default="local",
         min_length=1,
         max_length=200,
-        description="Team that owns the sessions. A tenant cannot see the data of other tenants.",
+        description="Tenant: the team that owns the sessions. It cannot see the data of other tenants.",
     )
     store_url: Annotated[str, StringConstraints(strip_whitespace=True)] | None = Field(
         default=None,
@@ -205,13 +205,13 @@ class Settings(
         default=PRIMERS,
         ge=0,
         le=100,
-        description="Maximum number of initial messages that a compaction keeps with strategy window.",
+        description="Maximum number of initial messages that a compaction keeps with the strategy `window`.",
     )
     recents: int = Field(
         default=RECENTS,
         ge=1,
         le=1_000,
-        description="Maximum number of latest messages that a compaction keeps with strategy window.",
+        description="Maximum number of latest messages that a compaction keeps with the strategy `window`.",
     )
     prices: Path | None = Field(
         default=None, description="TOML file with your own prices of models (docs/how-to/see-what-tasks-cost.md)."
@@ -238,7 +238,8 @@ class Settings(
     )
     page: PageAddress = Field(
         default=None,
-        description="Public address of `waystation serve`, for links in notifications. Default: the Temporal UI.",
+        description="Public address of `waystation serve`, for links in notifications. Without it, links lead to the "
+        "Temporal UI.",
     )
 
     metrics_address: str | None = Field(
@@ -262,8 +263,8 @@ class Settings(
     build_id: str | None = Field(
         default=None,
         pattern="^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$",
-        description="Build id of a worker's code, like a version or a commit. All workers of one build have the same "
-        "id. Default: the version of Waystation.",
+        description="Build id of a worker's code, like a version or a commit. All workers with the same code need the "
+        "same id. Default: the version of Waystation.",
     )
     agents_at_once: int = Field(
         default=32,
@@ -341,7 +342,7 @@ class Settings(
         webhook = [f"a webhook at {HttpUrl(self.webhook.get_secret_value()).host}"] if self.webhook is not None else []
         addresses = self.notify.get_secret_value().split() if self.notify is not None else []
         ways = [*webhook, *(address.partition("://")[0] for address in addresses if "://" in address)]
-        return f"by {' and '.join(ways)} (if workers have the same settings)" if ways else ""
+        return f"by {' and '.join(ways)} (workers send them, and need the same settings)" if ways else ""
 
     @property
     def memory_folder(self) -> Path:

@@ -128,8 +128,7 @@ def validate_unattended(unattended: UnattendedPolicy, chosen: ResolvedConfig) ->
         by = chosen.origins.get("mode", REQUEST)
         source = "" if by == REQUEST else f" ({by})"
         raise BadInput(
-            f"--top-up and --answer-by need mode approval, because mode {chosen.mode}{source} makes no requests: "
-            "use --mode approval"
+            f"--top-up and --answer-by need --mode approval, because mode {chosen.mode}{source} makes no requests"
         )
     raised = unattended.top_up.amount if unattended.top_up is not None else Amount()
     given = {"tokens": raised.tokens, "dollars": raised.micro_usd}

@@ -77,7 +77,7 @@ def _pairing_faults(messages: Sequence[Message], index: int, pending_allowed: bo
     if not asked <= set(given) and not (pending_allowed and index == len(messages) - 1 and _only_results(message)):
         yield "calls of the previous message lack results"
     if message.tool_uses and index == len(messages) - 1 and not pending_allowed:
-        yield "calls without results at the end"
+        yield "the last calls have no results"
 
 
 def _only_results(message: Message) -> bool:

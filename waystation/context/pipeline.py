@@ -121,10 +121,11 @@ class CannotFitDecision(_Decision):
     @property
     def text(self) -> str:
         """The sizes in a sentence for people."""
+        calls = f"calls without results {self.pending_call_tokens:,}, " if self.pending_call_tokens else ""
         return (
             f"These parts cannot be made smaller: system prompt and tools {self.fixed_tokens:,} tokens, task brief "
-            f"{self.brief_tokens:,}, latest request {self.latest_message_tokens:,}, pins {self.pinned_tokens:,}; "
-            f"the limit for all of them is {self.limit:,}."
+            f"{self.brief_tokens:,}, latest request {self.latest_message_tokens:,}, {calls}pins "
+            f"{self.pinned_tokens:,}; the limit for all of them is {self.limit:,}."
         )
 
 

@@ -117,9 +117,9 @@ def build_recovered_section(body: str, replaced: SummaryCheckInput) -> LedgerSec
     lost = _lost(shown, replaced)
     kept = _kept(lost, room - sum(map(estimate_line_tokens, lines)))
     what = (
-        ("lost decisions", len(decided), len(undecided)),
+        ("missing decisions", len(decided), len(undecided)),
         ("requests of the user", len(asked), len(replaced.requests)),
-        ("lost identifiers", sum(map(len, kept.values())), sum(map(len, lost.values()))),
+        ("missing identifiers", sum(map(len, kept.values())), sum(map(len, lost.values()))),
     )
     return LedgerSection(
         lines=(*lines, *(f"{kind}: {SEPARATOR.join(values)}" for kind, values in kept.items() if values)),

@@ -11,6 +11,7 @@ from typing import NamedTuple, final
 
 from waystation.documents.documents import parse_place_marker
 from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
 from waystation.security.untrusted import unescape_tags
@@ -380,7 +381,7 @@ def _fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | 
     if document is None:
         return NO_SUCH_DOCUMENT
     if not 1 <= citation.first_line <= citation.last_line <= len(document):
-        return f"the document has {len(document)} lines"
+        return f"the document has {format_count(len(document), 'line')}"
     if citation.quotation is None:
         return None
     return document.find_quotation_fault(citation.quotation, citation.first_line, citation.last_line)

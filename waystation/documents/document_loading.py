@@ -514,8 +514,8 @@ def _text(path: Path, option: str = "--procedures", maximum: int = PROCEDURE_CHA
         return _content(path, maximum)
     except UnreadableFileError as unreadable:
         raise BadInput(
-            f"{option} {path} {unreadable}. Give a text file in UTF-8 that you may read, with at most {maximum:,} "
-            "characters."
+            f"{option} {path} {unreadable}. Give a UTF-8 text file that you have permission to read, of at most "
+            f"{maximum:,} characters."
         ) from unreadable
 
 

@@ -171,7 +171,8 @@ def parse_procedure(source: ProcedureSource) -> Procedure | InvalidProcedure:
     faults = {
         "it has no text": not body,
         f"the front matter of its {SKILL_FILE} lacks a name or a description": skill and not (name and described),
-        f"in its {SKILL_FILE}, write {' and '.join(signs)} as plain text in quotes": bool(signs),
+        f"in its {SKILL_FILE}, put the text of {' and '.join(signs)} in quotes: YAML does not read it as text without "
+        "quotes": bool(signs),
         f"the name in its {SKILL_FILE} is invalid: use at most 64 letters, digits, hyphens, spaces and dots": skill
         and not _SKILL_NAME.fullmatch(name),
         "it has neither a description nor a heading": not described,

@@ -71,8 +71,8 @@ def decode_stored_text(blob: str, content: bytes) -> str:
     row, _, shown = content.partition(b"\n") if REDACTED_ROW_MARK in blob else (b"", b"", content)
     if row != blob.encode() if REDACTED_ROW_MARK in blob else hashlib.sha256(content).hexdigest() != blob:
         raise StoreError(
-            f"the text {blob[:12]}… in the store does not match its hash or its row: another program has changed "
-            "it. Restore the database from a backup"
+            f"the text {blob[:12]}… in the store is not the one that was stored under this id: another program has "
+            "changed it. Restore the database from a backup"
         )
     return shown.decode()
 

@@ -377,9 +377,7 @@ def _target(address: WebAddress, answer: aiohttp.ClientResponse) -> WebAddress:
     try:
         return parse_web_address(str(URL(address.url).join(URL(answer.headers.get("Location", "")))))
     except ValueError:
-        raise WebPageUnreadableError(
-            f"{address.host} redirects to an address that cannot be read", "Use another page."
-        ) from None
+        raise WebPageUnreadableError(f"{address.host} redirects to a malformed address", "Use another page.") from None
 
 
 def _check_status(host: str, status: int) -> None:

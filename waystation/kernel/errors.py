@@ -81,7 +81,8 @@ class InsufficientBudgetError(WaystationError):
     """A reservation asks for more than the account has left."""
 
     def __init__(self, child: str, asked: Amount, remaining: Limit) -> None:
-        super().__init__(f"{child} asks for {format_amount(asked)}; left: {format_limit(remaining)}")
+        left = f"the budget has only {format_limit(remaining)} left"
+        super().__init__(f"{child} asks for {format_amount(asked)}, but {left}")
         self.child, self.asked, self.left = child, asked, remaining
 
 

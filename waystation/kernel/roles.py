@@ -62,7 +62,8 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
         "analysis": RoleSpec(
             purpose="weighs findings against each other",
             prompt="analysis",
-            form="Conclusions with their evidence, contradictions and gaps. Submit them with submit_analysis.",
+            form="Conclusions, each with its evidence; also contradictions and gaps. Submit all of them with "
+            "submit_analysis.",
             permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "foreign"}),
             tools=("read_findings", *_READING, *_NOTING, "submit_analysis", "delegate"),
             activity="RunAnalysisAgent",
@@ -72,8 +73,8 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
         "writing": RoleSpec(
             purpose="writes the report",
             prompt="writing",
-            form="A report in Markdown, every claim with its citation: the outline with write_outline, section by "
-            "section with write_section, then submit_report.",
+            form="A report in Markdown, every claim with its citation. Plan the sections with write_outline, write "
+            "them one by one with write_section, then call submit_report.",
             permissions=frozenset({"read", "note", "hand_in", "foreign"}),
             tools=("read_findings", *_READING, "write_outline", "write_section", "submit_report"),
             activity="RunWritingAgent",

@@ -1,5 +1,7 @@
 """Words that messages to people are made of."""
 
+from collections.abc import Sequence
+
 from waystation.kernel.patterns import compile_bounded
 
 FORGOTTEN = "(forgotten)"
@@ -9,6 +11,11 @@ FORGOTTEN = "(forgotten)"
 def format_count(number: int, noun: str) -> str:
     """Return the number with its noun: 1 leg, 2 legs."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def format_names(noun: str, names: Sequence[str]) -> str:
+    """Return the names with their noun: queue agents, queues agents and context."""
+    return f"{noun if len(names) == 1 else f'{noun}s'} {', '.join(names)}"
 
 
 def format_extra_hint(extra: str) -> str:

@@ -690,7 +690,7 @@ def _why(server: McpServerConfig, error: BaseException | None) -> str:
         case BaseExceptionGroup():
             return _why(server, error.exceptions[0])
         case None:
-            return f"the tool server {name} did not answer within {server.start_s:g} s (start_timeout)"
+            return f"the tool server {name} did not answer within its start_timeout of {server.start_s:g} s"
         case httpx2.HTTPError() | OSError():
             return f"the tool server {name} cannot be reached: {describe_connection_error(error)}"
         case _:

@@ -149,7 +149,8 @@ class OutboxDrainer:
             MemoryUnavailable: something still waits.
         """
         if waiting := (await self.drain()).waiting:
-            raise MemoryUnavailable(f"passages that still wait to be written to memory: {waiting}")
+            waits = "passage still waits" if waiting == 1 else "passages still wait"
+            raise MemoryUnavailable(f"{waiting:,} {waits} to be written to memory")
         await self.memory.delete(
             await self.store.list_rejected_passage_ids()
         )  # memory may have them in their earlier form

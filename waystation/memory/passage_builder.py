@@ -301,8 +301,8 @@ class UnindexedDocuments(Value):
         """Warning for the person who submits them, with the setting that decides."""
         return (
             f"Memory keeps {self.max_characters:,} characters of a task's documents "
-            f"(WAYSTATION_REMEMBERED_CHARACTERS), but these documents have {self.total_characters:,}. Later tasks "
-            f"cannot recall {self.name_summary}. The agents of this task can read everything."
+            f"(limit: WAYSTATION_REMEMBERED_CHARACTERS), but these documents have {self.total_characters:,}. Later "
+            f"tasks cannot recall {self.name_summary}. The agents of this task can read everything."
         )
 
     @property

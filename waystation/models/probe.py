@@ -35,7 +35,7 @@ PROBE_TOKENS = PROBE_CALLS * (PROMPT_TOKENS_A_CALL + REPLY_TOKENS) + 4 * _CACHED
 
 HARBOUR_DEPTH = ToolSpec(
     name="harbour_depth",
-    description="The depth of one harbour. Call it once for each harbour.",
+    description="Returns the depth of one harbour. Call it once for each harbour.",
     input_schema={"type": "object", "properties": {"harbour": {"type": "string"}}, "required": ["harbour"]},
 )
 _SYSTEM = "You look depths up with the tool. Do not guess them."
@@ -189,7 +189,9 @@ class ProbeRunner:
             reply = await self._ask(
                 chat, _asking("Say: ready.", tools=(HARBOUR_DEPTH,), require_tool=HARBOUR_DEPTH.name)
             )
-            cause = "" if _calls(reply) else "the endpoint accepts the choice of a tool, but does not follow it"
+            cause = (
+                "" if _calls(reply) else "the endpoint accepts a forced choice, but the reply does not call the tool"
+            )
         except ModelError as error:
             if _passes(error):
                 self._note("forced choice", "not asked", str(error))
@@ -246,7 +248,8 @@ class ProbeRunner:
             self._note(
                 "overflow",
                 "fits",
-                f"reported in the cache test: the window of the endpoint is under {4 * _CACHED_WORDS:,} tokens",
+                "the endpoint rejected the cache test's request as too long: its window is under "
+                f"{4 * _CACHED_WORDS:,} tokens",
             )
             return
         if not tokens:
@@ -266,8 +269,8 @@ class ProbeRunner:
         self._note(
             "overflow",
             "worked around",
-            "the endpoint answered, so it shortens requests or has a larger window: submit tasks with a --window below "
-            "the real window",
+            "the endpoint answered a request that is longer than the window that Waystation assumes, so it truncates "
+            "requests or has a larger window. Find out its window, and submit tasks with a smaller --window",
         )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from waystation.kernel.errors import ModelUnavailable, StoreError
+from waystation.kernel.text import format_count
 from waystation.kernel.usage import Usage
 from waystation.models.http_errors import parse_http_date, watch_responses
 from waystation.models.ports import LimitRepository, LimitScope, WaitObserver
@@ -235,7 +236,8 @@ class ScopeLimiter:
             self._leave_queue(tenant, waiter)
             raise ModelUnavailable(
                 f"{self.scope.model}: the call waited {max_wait:,.0f} s for the provider's rate limit "
-                f"({describe_limits(self.limits)} a minute), with {self.waiting:,} others",
+                f"({describe_limits(self.limits)} a minute) and was not sent; still in the queue: "
+                f"{format_count(self.waiting, 'other call')}",
                 retry_after=RETRY_AFTER_QUEUE_SECONDS,
                 possibly_billed=False,
             ) from None

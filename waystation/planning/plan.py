@@ -129,7 +129,7 @@ def find_plan_faults(plan: Plan) -> tuple[PlanFault, ...]:
     ids = [step.id for step in plan.steps]
     faults: list[PlanFault] = []
     if not MIN_STEPS <= len(ids) <= MAX_STEPS:
-        faults.append(PlanFault(f"a plan has {MIN_STEPS} to {MAX_STEPS} steps, this one has {len(ids)}"))
+        faults.append(PlanFault(f"a plan has {MIN_STEPS} to {MAX_STEPS} steps, but this one has {len(ids)}"))
     faults += [
         PlanFault(f"step id {step_id!r} is used more than once", ids.index(step_id), "id")
         for step_id in sorted(set(ids))
@@ -160,7 +160,7 @@ def find_plan_faults(plan: Plan) -> tuple[PlanFault, ...]:
     if not any(step.role == "research" for step in plan.steps):
         faults.append(PlanFault("a plan needs at least one research step"))
     if [step.role for step in plan.steps].count("writing") != 1 or plan.steps[-1].role != "writing":
-        faults.append(PlanFault("the last step, and only the last one, must have the role writing"))
+        faults.append(PlanFault("the last step, and only the last one, must have the role `writing`"))
     needed = {need for step in plan.steps for need in step.needs}
     faults += [
         PlanFault(f"step {step.id!r} is not needed by a later step, so nothing would wait for it", place, "needs")
@@ -217,7 +217,7 @@ def parse_step_share(written: str, remaining: Limit) -> Limit:
     if percent != share:
         if percent.isascii() and percent.isdecimal() and 0 < int(percent) <= MAX_PERCENT:
             return remaining.compute_percent(int(percent))
-        raise ValueError(f"{written!r} is not a share: write a whole percentage, from 1% to {MAX_PERCENT}%")
+        raise ValueError(f"{written!r} is not a whole percentage from 1% to {MAX_PERCENT}%")
     given = parse_limit(share)
     if 0 in {given.tokens, given.micro_usd}:
         raise ValueError(f"{written!r} is zero")
@@ -344,17 +344,18 @@ class StepChange(Value):
     id: str = Field(description="Id of a step that has not begun.")
     goal: str | None = Field(default=None, description="The new goal, whole.")
     title: str | None = Field(default=None, description="The new title.")
-    needs: tuple[str, ...] | None = Field(default=None, description="All steps that it needs now.")
+    needs: tuple[str, ...] | None = Field(default=None, description="The new needs, whole: ids of steps.")
 
 
 class PlanChange(Value):
     """Changes of a plan. If empty, the plan is kept as it is."""
 
     add: tuple[Step, ...] = Field(
-        default=(), description="New steps. The analysis then waits for them; you need not change its needs."
+        default=(),
+        description="New steps. The next analysis, or else the report, waits for them: do not change its needs.",
     )
     drop: tuple[str, ...] = Field(default=(), description="Ids of steps that are not worth doing any more.")
-    change: tuple[StepChange, ...] = Field(default=(), description="Steps with another goal, or other needs.")
+    change: tuple[StepChange, ...] = Field(default=(), description="Steps whose goal, title or needs change.")
 
     @property
     def is_empty(self) -> bool:

@@ -52,7 +52,7 @@ class RedactorChain:
     ) -> tuple[RedactionResult, ...]:
         """See `Redactor`. Raises RedactionFailed also where a redactor breaks its port's promises."""
         if get_redaction_level(destination, self.policy) in {RedactionLevel.ORIGINAL, RedactionLevel.NO_TEXT}:
-            raise RedactionFailed(f"no redacted text is meant for this destination: {destination}")
+            raise RedactionFailed(f"texts are not redacted for the destination {destination}")
         results = tuple(RedactionResult(text=text) for text in texts)
         for name, redactor in self.redactors:
             given = [result.text for result in results]

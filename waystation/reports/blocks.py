@@ -338,10 +338,12 @@ def _without_check(body: str) -> tuple[str, str, dict[str, str]]:
     if not head or not said.endswith(":") or "\n" in said:
         return body, "", {}
     faults: dict[str, str] = {}
-    for line in listed.splitlines():
+    failed = [line for line in listed.splitlines() if line.startswith("- ")]
+    for line in failed:
         if found := CITATION_PATTERN.match(line, 2):
             faults.setdefault(found[0], line[found.end() :].removeprefix(": "))
-    return before, said.removesuffix(":") + " and are marked in the text.", faults
+    verb = "is" if len(failed) == 1 else "are"
+    return before, f"{said.removesuffix(':')} and {verb} marked in the text.", faults
 
 
 def _without_sources(body: str) -> tuple[str, dict[_Place, str]]:

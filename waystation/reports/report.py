@@ -303,7 +303,8 @@ def render_unindexed_section(left_out: UnindexedDocuments | None) -> str:
         lines.append(f"- and {len(left_out.lines) - MAX_SKIPPED_LINES:,} more")
     said = (
         f"The agents of this task could read all documents. Memory keeps {left_out.max_characters:,} of the documents' "
-        f"{left_out.total_characters:,} characters for later tasks (WAYSTATION_REMEMBERED_CHARACTERS). Memory lacks:"
+        f"{left_out.total_characters:,} characters for later tasks (limit: WAYSTATION_REMEMBERED_CHARACTERS). "
+        "Memory lacks:"
     )
     return "\n".join([NOT_IN_MEMORY, "", said, "", *lines])
 
@@ -454,9 +455,9 @@ def _describe_quotations(count: int) -> str:
         case 0:
             return ""
         case 1:
-            return ", and the quotation matches these lines word for word"
+            return ", and the one quotation matches the cited lines word for word"
         case _:
-            return f", and all {count:,} quotations match these lines word for word"
+            return f", and all {count:,} quotations match the cited lines word for word"
 
 
 def _count_with_verb(count: int) -> str:
@@ -501,7 +502,8 @@ def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
         lines.append(f"- Web searches by the provider: {usage.searches:,}")
     if usage.estimated:
         lines.append(
-            f"- {usage.estimated:,} of the task's tokens are an upper bound: the endpoint did not report their number"
+            "- The endpoint did not report all usage. The missing part counts as "
+            f"{format_count(usage.estimated, 'token')}, which is an upper bound"
         )
     lines += [f"- {answer}" for answer in apparatus.answers]
     if privacy := format_privacy(task):
@@ -537,8 +539,9 @@ def _compactions(task: TaskView) -> list[str]:
     if not made.effective_count:
         return []
     return [
-        f"- Compactions: {made.effective_count}; they replaced {made.hidden_tokens:,} tokens, stored {made.passages:,} "
-        f"passages in memory and redacted {made.redactions:,} private values"
+        f"- {format_count(made.effective_count, 'compaction')} replaced {format_count(made.hidden_tokens, 'token')}, "
+        f"stored {format_count(made.passages, 'passage')} in memory and redacted "
+        f"{format_count(made.redactions, 'private value')}"
     ]
 
 
@@ -631,7 +634,9 @@ def _citation_faults(drafted: DraftUnderReview) -> Iterator[ReportFault]:
         if _count_words(section.markdown) > MAX_UNCITED_WORDS and not CITATION_PATTERN.search(section.markdown):
             yield ReportFault(kind="uncited", text=f"The section {_short(repr(section.heading))} has no citation.")
     if drafted.all_findings and drafted.uncited_finding_count == len(drafted.all_findings):
-        yield ReportFault(kind="unsupported", text=f"None of the {len(drafted.all_findings)} findings is cited.")
+        count = len(drafted.all_findings)
+        said = "The only finding is not cited." if count == 1 else f"None of the {count} findings is cited."
+        yield ReportFault(kind="unsupported", text=said)
 
 
 def _uncovered(drafted: DraftUnderReview) -> Iterator[ReportFault]:

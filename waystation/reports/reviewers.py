@@ -36,6 +36,7 @@ from waystation.context.transcript import build_platform_message
 from waystation.documents.citations import CitedDocument, Claim, extract_claims
 from waystation.documents.ports import TextStore
 from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.models.ports import ToolSpec
 from waystation.planning.plan import (
@@ -201,7 +202,7 @@ class PlanReviser:
         parts = [
             *render_step_results(there, ended=states),
             wrap_untrusted("plan", *steps),
-            wrap_untrusted_line("room", f"There is budget for {request.max_new_steps} new steps."),
+            wrap_untrusted_line("room", f"There is budget for {format_count(request.max_new_steps, 'new step')}."),
             await render_task_with_messages(request.ref, self.store, self.redactor),
         ]
         return "\n".join(parts)

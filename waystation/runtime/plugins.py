@@ -152,9 +152,9 @@ def _enabled(name: str, by_name: Mapping[str, Sequence[InstalledPlugin]]) -> Seq
     packages = _distinct(one.package for one in found)
     if not found:
         close = get_close_matches(name, by_name, n=1)
-        meant = f"did you mean {by_name[close[0]][0].description}? " if close else ""
+        meant = f"did you mean {by_name[close[0]][0].description}? If not, " if close else ""
         raise BadInput(
-            f"the plug-in {name} is enabled but not installed: {meant}Install the package that has an entry "
+            f"the plug-in {name} is enabled but not installed: {meant}install the package that has an entry "
             f"point {name} in the group {_either(PluginGroup)}, or remove {name} from WAYSTATION_PLUGINS. If {name} is "
             "one of Waystation's own plug-ins, install Waystation again. `waystation doctor` lists the installed "
             "plug-ins"

@@ -155,8 +155,7 @@ def build_placeholder_key_mismatch_error(settings: Settings) -> BadInput:
     if settings.placeholder_key is not None:
         return BadInput(
             "the key in WAYSTATION_PLACEHOLDER_KEY is not the key of the store's placeholders: set this "
-            "variable to the oldest key, as on the workers. Its value stays the same when WAYSTATION_KEY is replaced "
-            "again"
+            "variable to the oldest key, as on the workers. Do not change it when you replace WAYSTATION_KEY"
         )
     given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
     return BadInput(

@@ -73,7 +73,7 @@ class ConfinementStatus:
             else "every file that this user may open"
         )
         reach = "no network, program or other process (seccomp)" if self.seccomp else "the network"
-        return f"these processes reach {files}, and {reach}"
+        return f"these processes can open {files}, and can reach {reach}"
 
 
 class ConfinedService(Protocol):

@@ -249,7 +249,7 @@ _SHUTDOWN_SQLSTATES = {"57P01", "57P02"}
 
 _PASSING = {
     "08": "the connection was lost",
-    "25006": "it accepts no writes now, like a standby",
+    "25006": "it accepts no writes now; perhaps it is a standby server",
     "40": "other transactions conflicted",
     "53": "it has run out of connections, memory or disk",
     "55P03": "another transaction held a lock for too long",
@@ -267,7 +267,7 @@ OPERATOR_ERRORS = {
     "3D000": "the server has no database with the name in DATABASE_URL: create it, or correct the name",
     "42501": "the user of DATABASE_URL lacks a permission: grant it the right to create and write tables",
     "42704": "the server does not know a parameter of DATABASE_URL: remove it",
-    "42P01": "a table of the database is missing: restore the database from a backup, or choose an empty one",
+    "42P01": "a table of the database is missing: restore the database from a backup, or choose an empty database",
     "26000": f"the database does not know one of Waystation's prepared statements: {_POOLER}",
     "42P05": f"the database already has a prepared statement with the name of one of Waystation's: {_POOLER}",
     "42P07": "the database has tables of another program: give Waystation a separate database",
@@ -336,7 +336,7 @@ def _driver_error(error: DBAPIError) -> WaystationError:
 def _postgresql_error(state: str, name: str) -> StoreError:
     for key in (state, state[:2]):
         if key in _PASSING:
-            return make_store_unavailable_error(f"{_PASSING[key]}, SQLSTATE {state}")
+            return make_store_unavailable_error(f"{_PASSING[key]}; SQLSTATE {state}")
         if key in OPERATOR_ERRORS:
             return StoreError(f"{OPERATOR_ERRORS[key]} (SQLSTATE {state})")
     return StoreError(f"the database refused a statement ({name}, SQLSTATE {state})")

@@ -56,8 +56,8 @@ class SchemaState(Value):
             )
         if self.revision and self.store_id is None:
             raise StoreError(
-                "the database no longer says which store it is: another program has emptied its table "
-                "`identity`. Restore the database from a backup"
+                "another program has emptied the database's table `identity`, which contains the store's id. "
+                "Restore the database from a backup"
             )
 
     def require_ready(self) -> None:
@@ -79,7 +79,8 @@ class SchemaState(Value):
         aside = file.parent if in_home else file
         names = chain([f"{aside}.old"], (f"{aside}.old-{number}" for number in count(2)))
         free = next(name for name in names if not Path(name).exists())
-        return f"Set it aside: `mv {quote(str(aside))} {quote(free)}`"
+        what = "home folder" if in_home else "database"
+        return f"To continue with an empty {what}, rename the old one: `mv {quote(str(aside))} {quote(free)}`"
 
 
 async def read_schema_state(database: Database) -> SchemaState:

@@ -307,7 +307,7 @@ def _agreement(message: ApproveInput, approval_context: ApprovalContext) -> Amou
 
 def _none_being_read(approval_context: ApprovalContext) -> None:
     if approval_context.editing:
-        raise ValueError("an edited plan arrived first and is being checked: wait for the result")
+        raise ValueError("an edited plan arrived before this answer and is being checked: wait for the result")
 
 
 def build_rejection(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> RejectedMessage:

@@ -204,7 +204,7 @@ _WORDS = {
     CompactionStatus.NOOP_LITTLE_TO_GAIN: "not compacted: a compaction would save too little",
     CompactionStatus.FAILED_EMPTY_SUMMARY: "not compacted: the summary was empty",
     CompactionStatus.FAILED_INFLATED: "not compacted: the summary was longer than what it would replace",
-    CompactionStatus.FAILED_CHECK: "not compacted: the summary omits something that must be kept",
+    CompactionStatus.FAILED_CHECK: "not compacted: the summary did not pass the checks",
     CompactionStatus.FAILED_SUMMARISER: "not compacted: no summary could be made",
     CompactionStatus.FAILED_TOKEN_COUNT: "not compacted: the tokens of the context could not be counted",
     CompactionStatus.TRUNCATED: "the middle of the context is hidden, without a summary",
@@ -214,6 +214,8 @@ _WORDS = {
 
 
 def _became(outcome: CompactionOutcome) -> str:
-    sizes = f", {outcome.tokens_before:,} to {outcome.tokens_after:,} tokens" if outcome.status.made_room else ""
+    sizes = (
+        f"; {outcome.tokens_before:,} tokens before, {outcome.tokens_after:,} after" if outcome.status.made_room else ""
+    )
     words = f"{_WORDS[outcome.status]}{sizes}"
     return " ".join((f"{words}.", *outcome.notes)) if outcome.notes else words

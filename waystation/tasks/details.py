@@ -179,7 +179,7 @@ def format_request_and_answer(approval: ApprovalView, *, over: bool, origin: str
         case "pending":
             return f"{asked}; {'no one answered' if over else 'not answered yet'}"
         case "approved" if approval.by == AUTHORISED_IN_ADVANCE:
-            return f"{asked}; {granted}were {AUTHORISED_IN_ADVANCE}{note}"
+            return f"{asked}; {granted}{AUTHORISED_IN_ADVANCE}{note}"
         case "approved":
             return f"{asked}; {granted}approved{by}{note}"
         case "denied" | "withdrawn" as end:

@@ -83,6 +83,8 @@ class TaskNotification(Value):
         """A few plain words for a list."""
         if self.request is None:
             return f"{self.task_id}: {self.phase}"
+        if self.event is NotificationEvent.ASKED:
+            return f"{self.task_id}: new request {self.request.request_id}"
         return f"{self.task_id}: request {self.request.request_id} {self.event.removeprefix('budget_')}"
 
 
@@ -237,7 +239,7 @@ def _schedule_event(notice: ScheduleNotification) -> str:
         case ScheduleEvent.RUN_FAILED:
             return f"*A run of {which} failed:* {reason}. State of the schedule: `waystation schedule list`"
         case ScheduleEvent.OVER_BUDGET:
-            return f"*A run of {which} started no task, because it could exceed the monthly budget:* {reason}."
+            return f"*A run of {which} started no task, because the task could exceed the monthly budget:* {reason}."
         case ScheduleEvent.PAUSED:
             return (
                 f"*{which[0].upper()}{which[1:]} is paused, because its runs failed:* {reason}. Continue with "
@@ -253,7 +255,7 @@ def _event(notice: TaskNotification) -> str:
         return f"*A task {ending}*{because}: {task}. It spent {format_used_amount(notice.spent, notice.limit)}."
     if notice.event is NotificationEvent.ASKED:
         return (
-            f"{_asking(request)} Its task is {task}, which has spent {format_used_amount(notice.spent, notice.limit)}."
+            f"{_asking(request)} The task is {task}, which has spent {format_used_amount(notice.spent, notice.limit)}."
         )
     if notice.event is NotificationEvent.WITHDRAWN:
         return (

@@ -13,7 +13,7 @@ from waystation.planning.plan import Step
 from waystation.tasks.state import OVERSIGHT_RESERVATION, TaskState
 from waystation.tasks.task import ApprovalRequest, TaskConfig
 
-RESET_NOTE = "the limit of the provider's account was reset, and the agent continues"
+RESET_NOTE = "the provider has reset the account's spending limit, and the agent continues"
 FREED_BUDGET_NOTE = "budget was released elsewhere, and the agent continues with it"
 
 

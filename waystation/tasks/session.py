@@ -273,8 +273,8 @@ _CENT = 10_000
 def format_insufficient_budget(account: BudgetAccount, asked: Amount, *, again: bool = False) -> str:
     """Explain why this amount cannot be reserved, and what to do. `again`: the task is to continue."""
     left = account.unreserved
-    asks = "the task may still spend" if again else "the task asks for"
-    words = f"the session has {_left_text(left, account.limit)} left, and {asks} {format_amount(asked)}"
+    asks = "the rest of the task's budget is" if again else "the task asks for"
+    words = f"the session has {_left_text(left, account.limit)} left, but {asks} {format_amount(asked)}"
     if not account.total_reserved.is_zero:
         words += (
             f"; the session's running tasks hold {format_amount(account.total_reserved)}, and return what they do "

@@ -132,7 +132,8 @@ def _agent_id(given: str) -> str:
 def _of_signs(given: str, others: str, what: str) -> str:
     signs = given.translate(str.maketrans("", "", others + "_"))
     if not given or len(given) > MAX_ID_CHARACTERS or not (signs.isalnum() or not signs):
-        raise ValueError(f"give {what}; at most {MAX_ID_CHARACTERS} letters, digits and {' '.join(others + '_')}")
+        signs = ", ".join(["letters", "digits", *(f"`{one}`" for one in others)])
+        raise ValueError(f"give {what}; it has at most {MAX_ID_CHARACTERS} characters: {signs} and `_`")
     return given
 
 
@@ -313,8 +314,11 @@ DENIAL = TaskSignalDefinition(
     DENY_BUDGET,
     DenyInput,
     _deny,
-    'Deny a request for budget, a tool call or a plan: {"request_id": "research-1-1", "finish": "partial" or "cancel", '
-    '"by": "your name", "note": "why"}.',
+    (
+        'Deny a request for budget, a tool call or a plan: {"request_id": "research-1-1", "finish": "partial", '
+        '"by": "your name", "note": "why"}. With "partial", the agent delivers what it has, or continues without the '
+        'tool call. With "cancel", the task is cancelled.'
+    ),
     permission="approve",
 )
 DELIVERY = TaskSignalDefinition(
@@ -342,15 +346,15 @@ EDIT = TaskSignalDefinition(
     _edit,
     (
         "Change the context of a running agent when its current leg (a series of turns) ends: "
-        '{"action": "compact", "pin", "unpin", "restore" or "rewind", "agent": "research-1", '
-        '"message": "m4" or "compaction": "its id", "by": "your name"}.'
+        '{"action": "pin", "agent": "research-1", "message": "m4", "by": "your name"}. The actions are "pin", "unpin" '
+        'and "rewind" (with "message"), "restore" (with "compaction", the id of a compaction), and "compact".'
     ),
 )
 MESSAGE = TaskSignalDefinition(
     SEND_MESSAGE,
     TaskMessageInput,
     _send_message,
-    'Send a message to all agents; each receives it at its next turn: {"text": "…", "by": "your name"}.',
+    'Send a message to all agents: {"text": "…", "by": "your name"}. Each agent receives it at its next turn.',
 )
 UPDATE = TaskSignalDefinition(
     UPDATE_DOCUMENTS,

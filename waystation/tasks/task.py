@@ -93,7 +93,7 @@ TaskBudget = Annotated[Limit, AfterValidator(_in_range)]
 
 def _legible(text: str) -> str:
     if is_blank(text):
-        raise ValueError("it is blank: it has no readable characters")
+        raise ValueError("it has no readable characters")
     return text
 
 

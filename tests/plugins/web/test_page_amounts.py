@@ -24,7 +24,7 @@ def test_a_person_chooses_between_what_was_asked_for_the_minimum_and_what_finish
     assert choose(PENDING_APPROVAL.replace(forecast=forecast, needed=Amount(tokens=4_000))) == {
         "30,000 tokens, as requested": "",
         "4,000 tokens, the minimum": "4000",
-        "about 61,000 tokens, to finish": "61000",
+        "about 61,000 tokens, to finish the task": "61000",
     }
 
 

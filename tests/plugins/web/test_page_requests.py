@@ -23,7 +23,7 @@ def test_a_plan_shows_its_steps_with_what_each_may_spend_and_what_the_answers_do
     step = build_standard_plan("Why?").steps[0]
     asked = ApprovalRequest(request_id="plan-1", agent=PLANNING_ID, requested=Amount())
     assert rows(asked, steps=(build_waiting_step(step, Limit(tokens=9_000), skipped=False),)) == {
-        "research": f"{step.title}, with 9,000 tokens",
+        "research": f"{step.title} (budget: 9,000 tokens)",
         "if approved": "the steps of the plan begin",
         "if denied": "the task ends; the cost of planning counts as spent",
     }

@@ -126,7 +126,7 @@ async def test_a_step_is_added_and_removed_without_scripts_and_nothing_is_sent(s
     assert 'name="needs-5-research-3" value="yes" checked' in added.text
     assert 'name="note" value="kept"' in added.text
     assert "research-2" not in removed.text
-    assert (too_many.status_code, "A plan has 3 to 12 steps, this one has 13" in too_many.text) == (400, True)
+    assert (too_many.status_code, "A plan has 3 to 12 steps, but this one has 13" in too_many.text) == (400, True)
     assert client.reviewed is None
 
 

@@ -115,7 +115,7 @@ def test_of_many_calls_neighbours_are_one_mark_that_leads_to_the_first() -> None
     drawn = marks([*many, happened(6 * MAX_CALL_MARKS + 2, "called", reference="turn-x")])
     assert len(drawn["call"]) == MAX_CALL_MARKS
     assert [one.message for one in drawn["call"]] == [f"m{turn}" for turn in range(0, 2 * MAX_CALL_MARKS, 2)]
-    assert drawn["call"][1].title == "2 calls, from turn-2: 10 tokens to turn-3: 10 tokens"
+    assert drawn["call"][1].title == "2 calls, from turn-2 (10 tokens) to turn-3 (10 tokens)"
     assert [one.title for one in drawn["waiting"]] == ["turn-x: no answer yet"]
 
 

@@ -59,7 +59,7 @@ class DelegateTool(TypedTool[DelegateInput]):
     description = (
         "Gives a part of your work to a subagent with its own context. Use it only if your step needs more reading "
         "than about 100 pages and falls into independent parts; several calls in one reply run in parallel. Returns "
-        "what it found, with sources. Not for what you can read yourself, or for what other steps do."
+        "what the subagent found, with sources. Not for what you can read yourself, or for what other steps do."
     )
     permission = "delegate"
     urgency = {"executing": FIRST, "reflecting": SOON}
@@ -177,7 +177,7 @@ class _Batch:
         if percent > most:
             self._refuse(call, f"All subagents together may have at most {most} percent of your remaining budget.")
         elif not _enough(limit):
-            self._refuse(call, f"{format_limit(limit)} are too little for a subagent. Do this part yourself.")
+            self._refuse(call, f"{format_limit(limit)} is too little for a subagent. Do this part yourself.")
         elif len(self.orders) < self._terms.max_concurrent and self._percent + percent <= most:
             self._percent += percent
             self.orders.append(

@@ -30,6 +30,7 @@ from waystation.documents.procedures import Procedure
 from waystation.documents.redacted_documents import RedactedDocumentStore, build_document_names
 from waystation.kernel.errors import TextNotFoundError
 from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.text import format_count
 from waystation.privacy.policy import find_cut_position
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import escape_tags, sanitize_line, wrap_untrusted
@@ -65,7 +66,9 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
         taken, _ = select_page_lines(lines, ctx.page_characters)
         shown = start + len(taken)
         if not taken:
-            return f"There are {len(documents)} documents; none has number {arguments.first} or higher."
+            return (
+                f"The task has {format_count(len(documents), 'document')}; none has number {arguments.first} or higher."
+            )
         rest = [f"continues at number {shown + 1} of {len(documents)}"] if shown < len(documents) else []
         return "\n".join([*taken, *rest])
 
@@ -117,7 +120,8 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
         document = find_document(arguments.name, await ctx.list_documents(self._store))
         if arguments.first_line > document.lines:
             raise ToolCallRejectedError(
-                f"{sanitize_line(document.name)} has {document.lines} lines; there is no line {arguments.first_line}."
+                f"{sanitize_line(document.name)} has {format_count(document.lines, 'line')}; there is no line "
+                f"{arguments.first_line}."
             )
         if arguments.last_line is not None and arguments.last_line < arguments.first_line:
             raise ToolCallRejectedError("last_line is before first_line.")
@@ -344,8 +348,9 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
     name = "search_documents"
     description = (
         "Searches the documents by words, meaning and names. Use it first if they are long, with several queries in "
-        "one call. Returns the best passages, each headed by its citation; passages that you still see are "
-        "only named. Not for reading: read_document shows the lines around a passage."
+        "one call. Returns the best passages, each headed by its citation; a passage that is still in "
+        "your context is listed by its citation only. To read on, use read_document, which shows the lines around a "
+        "passage."
     )
     rereadable = True
     originals = frozenset({"query", "more_queries", "document"})
@@ -378,7 +383,9 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         called = await self._name(hits, ctx)
         blocks = [_render_hit(hit, is_seen=seen.has_passage(called[hit.name], hit)) for hit in hits]
         taken, whole = select_page_lines(blocks, ctx.page_characters)
-        return "\n".join(taken if whole else [*taken, f"{len(hits) - len(taken)} more passages; narrow the query"])
+        return "\n".join(
+            taken if whole else [*taken, f"{format_count(len(hits) - len(taken), 'more passage')}; narrow the query"]
+        )
 
     async def _find_numbers(self, arguments: SearchDocumentsInput, ctx: ToolContext) -> Container[int]:
         """Return the numbers of the documents to search. Raises ToolCallRejectedError."""

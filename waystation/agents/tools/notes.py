@@ -27,6 +27,7 @@ from waystation.documents.ports import DocumentReader
 from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
 from waystation.kernel.errors import BadInput
+from waystation.kernel.text import format_count
 
 
 class TakeNoteInput(ToolInput):
@@ -51,8 +52,8 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
 
     name = "take_note"
     description = (
-        "Keeps a note with its source. Use it in a long step for what your result needs, in the same reply as your "
-        "next calls: notes survive compression. Returns its number. Not for plans, or for what has no source."
+        "Keeps a note with its source; notes survive compression. Use it in a long step for what your result needs, in "
+        "the same reply as your next calls. Returns the note's number. Not for plans, or for what has no source."
     )
     originals = frozenset({"document"})
     permission = "note"
@@ -111,7 +112,7 @@ class ReadNotesTool(TypedTool[ReadNotesInput]):
             for number, note in enumerate(notes[start : start + arguments.count], arguments.first)
         ]
         if not lines:
-            return f"You have {len(notes)} notes; none has number {arguments.first} or higher."
+            return f"You have {format_count(len(notes), 'note')}; none has number {arguments.first} or higher."
         taken, _ = select_page_lines(lines, ctx.page_characters)
         shown = start + len(taken)
         return "\n".join([*taken, *([f"continues at note {shown + 1} of {len(notes)}"] if shown < len(notes) else [])])

@@ -158,7 +158,10 @@ def validate_plugin_tool(tool: PluginToolBase, name: str, reserved: Collection[s
     unknown = [role for role in tool.roles if role not in list_step_roles()]
     fault = ""
     if tool.name != name or not _NAME.match(name):
-        fault = "its name must equal the name of its entry point, and have at most 64 letters, digits, _ and -"
+        fault = (
+            "its name must equal the name of its entry point, and have at most 64 characters: letters, digits, `_` "
+            "and `-`"
+        )
     elif name in reserved:
         fault = "a tool of Waystation has that name"
     elif tool.permission not in PLUGIN_PERMISSIONS:

@@ -427,15 +427,16 @@ class ReadFindingsTool(TypedTool[ReadFindingsInput]):
             raise ToolCallRejectedError(
                 f"There is no step {arguments.step!r}. Your first message names the steps that you build on."
             )
-        kind = "notes" if arguments.notes else "findings"
+        noun = "note" if arguments.notes else "finding"
         texts = there.list_note_entries(arguments.step) if arguments.notes else there.list_entries(arguments.step)
         entries = [number_entry(number, text) for number, text in enumerate(texts, 1)]
         start = arguments.first - 1
         taken, _ = select_page_lines(entries[start : start + arguments.count], ctx.page_characters)
         if not taken:
-            return f"Step {arguments.step} has {len(entries)} {kind}; none has number {arguments.first} or higher."
+            count = format_count(len(entries), noun)
+            return f"Step {arguments.step} has {count}; none has number {arguments.first} or higher."
         shown = start + len(taken)
-        header = f"{kind} {arguments.first}-{shown} of {len(entries)} of step {arguments.step}"
+        header = f"{noun}s {arguments.first}-{shown} of {len(entries)} of step {arguments.step}"
         return "\n".join([header, *taken])
 
 

@@ -31,6 +31,7 @@ from waystation.documents.tables import QueryResult, Table, TableText
 from waystation.kernel.errors import TableQueryError
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.refs import RunRef
+from waystation.kernel.text import format_count
 from waystation.privacy.policy import ReplacedRange, select_replaced_ranges
 
 _FLOATING = frozenset({"DOUBLE", "FLOAT"})
@@ -80,7 +81,7 @@ class CalculatorTool(TypedTool[CalculateInput]):
             raise ToolCallRejectedError(f"{refused}{more}") from refused
         if len(result.columns) != 1 or len(result.rows) != 1 or _holds_others(result.columns[0].type):
             raise ToolCallRejectedError(
-                "This expression has no single value. Ask for one, and write numbers without thousands separators."
+                "The expression must have exactly one value. Write numbers without thousands separators."
             )
         value = result.rows[0][0]
         if value is None:
@@ -188,7 +189,7 @@ class TableSourceLoader:
         first, last = ends
         if not 1 <= first <= last <= len(lines):
             raise ToolCallRejectedError(
-                f"Lines {first}-{last} are not in {document.name}, which has {len(lines)} lines."
+                f"Lines {first}-{last} are not in {document.name}, which has {format_count(len(lines), 'line')}."
             )
         parts = await asyncio.to_thread(list, _parts(lines[:last], first))
         if len(parts) > 1:
@@ -290,7 +291,7 @@ def _end(lines: Sequence[str], last: int) -> int:
 def _in_parts(document: str, parts: Sequence[_Part], shown: Sequence[str]) -> str:
     """Describe the parts. `shown`: the document's lines as agents see them."""
     told = ", ".join(
-        f"{find_line_place(shown, part.first) or 'its beginning'} ({part.first}-{part.last})"
+        f"{find_line_place(shown, part.first) or 'its beginning'} (lines {part.first}-{part.last})"
         for part in parts[:PARTS_NAMED]
     )
     more = f" and {len(parts) - PARTS_NAMED} more" if len(parts) > PARTS_NAMED else ""
@@ -371,7 +372,7 @@ class QueryTableTool(TypedTool[QueryTableInput]):
     async def _queried(self, sql: str, sources: Sequence[LocatedTable], characters: int) -> list[str]:
         result = await self._engine.query(sql, [source.table for source in sources], ROWS_SHOWN)
         return [
-            *(f"{source.table.name} is {source.citation}" for source in sources),
+            *(f"table {source.table.name} is {source.citation}" for source in sources),
             *result.cautions,
             *_shown(result, characters),
         ]
@@ -380,7 +381,12 @@ class QueryTableTool(TypedTool[QueryTableInput]):
         first = await self._engine.query(f'FROM "{source.table.name}"', [source.table], SAMPLE_ROWS)
         types = ", ".join(f'"{column.name}" {column.type}' for column in first.columns)
         (columns,), _ = select_page_lines([f"columns: {types}"], characters // 2)
-        return [f"{source.table.name} is {source.citation}", columns, *first.cautions, *_shown(first, characters // 2)]
+        return [
+            f"table {source.table.name} is {source.citation}",
+            columns,
+            *first.cautions,
+            *_shown(first, characters // 2),
+        ]
 
 
 def _shown(result: QueryResult, characters: int) -> list[str]:
@@ -388,7 +394,7 @@ def _shown(result: QueryResult, characters: int) -> list[str]:
     heading = [_row([column.name for column in result.columns]), _row(["---"] * len(result.columns))]
     lines, _ = select_page_lines([*heading, *map(_row, result.rows)], characters)
     shown = max(0, len(lines) - len(heading))
-    count = "more rows than can be counted" if result.row_count is None else f"{result.row_count:,} rows"
+    count = "more rows than can be counted" if result.row_count is None else format_count(result.row_count, "row")
     rest = "" if result.row_count == shown else f", the first {shown} shown; filter, aggregate or use OFFSET for more"
     return [count + rest, *lines]
 

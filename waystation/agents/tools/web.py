@@ -29,6 +29,7 @@ from waystation.documents.web_pages import (
 )
 from waystation.kernel.amount import format_amount
 from waystation.kernel.errors import BadInput, ModelError, WebPageUnreadableError, WebUnavailable
+from waystation.kernel.text import format_count
 from waystation.models.ports import WebSearchResult
 from waystation.privacy.policy import PLACEHOLDER_PATTERN, TextDestination, build_redaction_notes, truncate_redacted
 from waystation.privacy.ports import Redactor
@@ -134,7 +135,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
         shown = await load_redacted_lines(self._redacted, found.blob, "The page", ctx)
         lines = await asyncio.to_thread(split_page_lines, shown)  # up to 10 MB
         if first > len(lines):
-            raise ToolCallRejectedError(f"The page has {len(lines)} lines; there is no line {first}.")
+            raise ToolCallRejectedError(f"The page has {format_count(len(lines), 'line')}; there is no line {first}.")
         # Before lines are numbered and cut, so that the escaped text fits: a tag may start on one line and end on
         # another.
         words = "\n".join(lines[first - 1 : first - 1 + _LINES_A_PAGE])
@@ -165,8 +166,8 @@ def _check_page_limit(url: str, ctx: ToolContext) -> None:
     read = {str(call.input.get("url")) for call in _list_earlier_calls(FETCH_PAGE, ctx)}
     if ctx.web_limits is not None and url not in read and len(read) >= ctx.web_limits.max_pages:
         raise ToolCallRejectedError(
-            f"This task allows you {ctx.web_limits.max_pages} web pages, and you have asked for all of them. Go on "
-            "with what you have, and submit it."
+            f"This task's limit of web pages ({ctx.web_limits.max_pages}) is used up. Go on with what you have, and "
+            "submit it."
         )
 
 
@@ -175,8 +176,8 @@ def _check_search_limit(ctx: ToolContext) -> None:
     made = len(_list_earlier_calls(WebSearchTool.name, ctx))
     if ctx.web_limits is not None and made >= ctx.web_limits.max_searches:
         raise ToolCallRejectedError(
-            f"This task allows you {ctx.web_limits.max_searches} web searches, and you have made all of them. Go on "
-            "with what you have, and submit it."
+            f"This task's limit of web searches ({ctx.web_limits.max_searches}) is used up. Go on with what you have, "
+            "and submit it."
         )
 
 
@@ -250,7 +251,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
             raise ToolCallRejectedError(f"The search failed: {error}. Go on without it, or try again later.") from error
         if isinstance(found, CallNotAffordable):
             raise ToolCallRejectedError(
-                f"A search needs {format_amount(found.needed)} more than is left. Go on without a search."
+                f"A search needs {format_amount(found.needed)} more than is left of the budget. Go on without a search."
             )
         if not found.hits:
             raise ToolCallRejectedError(

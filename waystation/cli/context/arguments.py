@@ -105,7 +105,8 @@ FilesOption = Annotated[
     typer.Option(
         "--files",
         metavar="FOLDER",
-        help="Folder with the conversation's files; the strategy `replace` marks files that have changed.",
+        help="Folder with the conversation's files; the strategy `replace` marks files that have changed since they "
+        "were read.",
     ),
 ]
 RereadableOption = Annotated[
@@ -113,7 +114,7 @@ RereadableOption = Annotated[
     typer.Option(
         "--rereadable",
         metavar="NAME",
-        help="Tool that can be called again; its old results are masked first. Repeatable.",
+        help="Tool that can be called again, so its old results are masked before a summary is made. Repeatable.",
     ),
 ]
 ReadingOption = Annotated[
@@ -121,8 +122,8 @@ ReadingOption = Annotated[
     typer.Option(
         "--rereadable",
         metavar="NAME",
-        help="Tool that can be called again; repeatable. Default: tools with names that begin with read, get, list, "
-        "search, find, view, fetch, query and similar words.",
+        help="Tool that can be called again, so its old results may be replaced. Repeatable. Default: tools with names "
+        "that begin with read, get, list, search, find, view, fetch, query and similar words.",
     ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Summarise even if the context is not full.")]
@@ -209,8 +210,8 @@ class CompactionOptions:
             return percent
         if percent != INHERITED:
             self.notes.append(
-                f"--threshold {self.threshold!r} is not available, because the threshold must be {MIN_THRESHOLD} to "
-                f"{MAX_THRESHOLD}, or {INHERITED} for the default: using the default, {default}."
+                f"--threshold {self.threshold!r} is invalid, because the threshold must be {MIN_THRESHOLD} to "
+                f"{MAX_THRESHOLD}, or {INHERITED} for the default. Using the default, {default}."
             )
         return default
 

@@ -247,7 +247,9 @@ class CompactionResult:
             "pinned": _places(get_pinned_message_ids(done.transcript)),
         }
         lines += [
-            f"{name}: {format_count(len(found), 'message')}, {_ranges(found)}" for name, found in shown.items() if found
+            f"{name}: {format_count(len(found), 'message')} ({_ranges(found)})"
+            for name, found in shown.items()
+            if found
         ]
         lines += [f"ledger: {line}" for line in self._ledger]
         return "\n".join([*lines, *self._notes])
@@ -291,7 +293,8 @@ class CompactionResult:
         notes = [f"Repaired: {fault}." for fault in mended[:MAX_SHOWN_FAULTS]]
         if len(mended) > MAX_SHOWN_FAULTS:
             notes.append(
-                f"Repaired: {len(mended) - MAX_SHOWN_FAULTS:,} more faults; `waystation context check` lists them."
+                f"Repaired: {format_count(len(mended) - MAX_SHOWN_FAULTS, 'more fault')}; "
+                "`waystation context check` lists all."
             )
         if self._shown and find_violations(self._shown):
             notes.append("The last tool calls have no results yet. Add the results, or the API rejects the messages.")

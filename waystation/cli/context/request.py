@@ -31,6 +31,7 @@ from waystation.context.policy import CompactionPolicy
 from waystation.context.tokens import MESSAGE_TOKENS, estimate_message, estimate_text
 from waystation.context.transcript import Message, OpaqueBlock, ToolResult
 from waystation.kernel.errors import BadInput, MemoryUnavailable
+from waystation.kernel.text import format_count
 from waystation.plugins.request_files.faults import find_request_faults
 from waystation.plugins.request_files.request_body import RequestBody
 from waystation.tasks.view import AgentCompactionAudits, MemoryWithEmbedder
@@ -97,7 +98,7 @@ def _lines(body: RequestBody, policy: CompactionPolicy, counts: list[Counter[str
     system, tools = estimate_text(body.system), estimate_text(body.tools_json)
     total = system + tools + sum(count.total() for count in counts)
     share = f"{total / policy.window:.0%} of the window of {policy.window:,}"
-    yield f"{total:,} tokens, {share}; compacted at {policy.trigger:,}"
+    yield f"{total:,} tokens, {share}; a compaction starts at {policy.trigger:,}"
     yield f"{system:>9,}  system prompt"
     yield f"{tools:>9,}  tools"
     for index, (original, count) in enumerate(zip(body.originals, counts, strict=True)):
@@ -137,11 +138,14 @@ def audit(
         str | None, typer.Option(metavar="AGENT", help="Id of the agent's step, like research-1; default: all agents.")
     ] = None,
     sample: Annotated[
-        int, typer.Option("--sample", metavar="N", min=0, help="Print up to N lost items of each kind.")
+        int, typer.Option("--sample", metavar="N", min=0, help="Print up to N lost ones of each kind.")
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Compare each summary with the messages that it hides: what the model still sees, and what it can recall.
+
+    The command counts the identifiers (by kind), decisions and constraints in the hidden messages. One of them is lost
+    if the model no longer sees it.
 
     This needs no server and no workers. Texts are shown redacted, as the summariser saw them.
     """
@@ -234,10 +238,10 @@ def _audit_json(one: CompactionAudit, sample: int) -> dict[str, JsonValue]:
 def _audit_lines(one: AgentCompactionAudits, sample: int) -> Iterator[str]:
     for compaction in one.compactions:
         what = f"summary ({compaction.strategy})" if compaction.type == "summarised" else "marker"
-        ends = f"{compaction.hidden[0]} to {compaction.hidden[-1]}" if compaction.hidden else "none"
+        ends = " to ".join(dict.fromkeys((*compaction.hidden[:1], *compaction.hidden[-1:])))
         earlier = ", ".join(name[:SHORT_ID] for name in compaction.earlier)
         over = f", some of them already hidden by earlier compactions: {earlier}" if earlier else ""
-        hides = f"hides {len(compaction.hidden):,} messages, {ends}{over}"
+        hides = f"hides {format_count(len(compaction.hidden), 'message')}{f', {ends}' if ends else ''}{over}"
         yield f"{one.agent}  {compaction.id[:SHORT_ID]}  {what} {hides}"
         yield from _table(_audit_by_kind(compaction), sample)
         yield ""

@@ -376,7 +376,7 @@ def _own_lines(text: str, forms: Sequence[str]) -> str:
         # Lines break elsewhere in another form.
         if not any(f" {' '.join(words)} " in one for one in flat):
             found.append(line.strip())
-    return "\n".join(["Only in the other version of the message:", *found]) if found else ""
+    return "\n".join(["Only in the other version of the message (plain text or HTML):", *found]) if found else ""
 
 
 def _words(text: str) -> Iterator[str]:

@@ -68,7 +68,7 @@ class OcrRecogniser:
         """Load a picture if the limits allow it; otherwise return the reason."""
         most, seconds = self._options.max_pictures, self._options.seconds
         if self._count >= most:
-            return RecognisedPage(reason=f"text is recognised in at most {most:,} pictures of a file")
+            return RecognisedPage(reason=f"the limit of {most:,} pictures with text recognition per file was reached")
         if time.monotonic() > self._until:
             return RecognisedPage(reason=f"text recognition took longer than {seconds:g} s for this file")
         self._count += 1

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from waystation.documents.documents import RECOGNISED_FROM_PICTURE, SkippedItem
 from waystation.documents.readers.extraction import UnreadableFileError, build_skipped_pages
 
-RECOGNITION_HINT = "the extra `ocr` adds text recognition"
+RECOGNITION_HINT = "text recognition needs Waystation's extra `ocr`"
 """Reason why nothing was recognised if the extra is not installed."""
 NO_TEXT_RECOGNISED = "no text was recognised"
 MAX_PIXELS = 16_000_000

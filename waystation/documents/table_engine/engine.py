@@ -79,7 +79,7 @@ class DuckDbTableEngine:
             ) from None
         except (ChildProcessFailedError, ValidationError):
             raise TableQueryError(
-                "The engine failed at this query. Rewrite the query, or go on without its result."
+                "The table engine failed at this query. Rewrite the query, or go on without its result."
             ) from None
         finally:
             child.kill()
@@ -89,7 +89,8 @@ class DuckDbTableEngine:
             return ConfinedProcess(_PROGRAM, ENGINE_MEMORY_BYTES)
         except OSError as error:
             raise TableQueryError(
-                f"The engine could not be started ({type(error).__name__}). Try again later, or go on without it."
+                f"The table engine could not be started ({type(error).__name__}). Try again later, or go on "
+                "without its result."
             ) from None
 
 

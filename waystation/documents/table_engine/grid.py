@@ -157,7 +157,7 @@ def _rows(table: TableText) -> Iterator[_Row]:
     lines = text.splitlines()
     for number, line in enumerate(lines, table.first_line):
         if "\0" in line:
-            raise TableEngineError(f"Line {number} of {table.name} has a NUL character, so it is not text.")
+            raise TableEngineError(f"{table.name} is not text: line {number} has a NUL character.")
     hidden = _Hidden(table.hidden, lines, len(table.text) - len(text))
     if table.sheet or not (dialect := _dialect(lines, table)):
         return _piped(lines, hidden, table.first_line)
@@ -366,10 +366,11 @@ def _cautions(table: Table, below: int) -> Iterator[str]:
     longer = [table.lines[row] for row in sorted(beyond)]
     shorter = [line for line, cells in rows[below:] if cells < width]
     if table.above:
-        yield (
-            f"{name}: lines {table.above[0]}-{table.above[1]}, above the heading, are not read as part of the table; "
-            "if that is wrong, query other lines"
+        first, last = table.above
+        above = (
+            f"line {first}, above the heading, is" if first == last else f"lines {first}-{last}, above the heading, are"
         )
+        yield f"{name}: {above} not read as part of the table; if that is wrong, query other lines"
     yield from _error_cautions(table, below)
     if longer:
         yield (

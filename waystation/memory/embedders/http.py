@@ -89,7 +89,7 @@ def resolve_embedding_endpoint(
     chosen = model or _MODELS[vendor]
     length = dimension or _DIMENSIONS.get(chosen)
     if length is None:
-        raise BadInput(f"set WAYSTATION_EMBEDDER_DIMENSION to the dimension of the vectors of {chosen}")
+        raise BadInput(f"set WAYSTATION_EMBEDDER_DIMENSION to the dimension of the vectors of the model {chosen}")
     if key is None and url is None:
         variable = "VOYAGE_API_KEY" if vendor == "voyage" else "WAYSTATION_EMBEDDER_KEY"
         raise BadInput(f"the embedder {vendor} needs a key: set {variable}")

@@ -93,7 +93,8 @@ def _of_user(message: Message) -> Iterator[JsonValue]:
             case Text():
                 texts.append(block.text)
             case _:
-                raise ModelRejected(f"chat completions take no block of type {block.type} in a message of the user")
+                fault = f"the chat completions API takes no block of type {block.type} in a message of the user"
+                raise ModelRejected(fault)
     if said := "\n\n".join(filter(None, texts)):
         yield {"role": "user", "content": said}
 
@@ -101,7 +102,7 @@ def _of_user(message: Message) -> Iterator[JsonValue]:
 def _of_assistant(message: Message) -> JsonValue:
     """Drop thinking: only the model that signed it can read it."""
     if message.tool_results:
-        raise ModelRejected("chat completions take no block of type tool_result in a message of the assistant")
+        raise ModelRejected("the chat completions API takes no block of type tool_result in a message of the assistant")
     said: _Object = {"role": "assistant", "content": message.text}
     if message.tool_uses:
         said["tool_calls"] = [_call(call) for call in message.tool_uses]

@@ -125,7 +125,7 @@ def _by_compactions(found: Sequence[Evaluation]) -> str:
             known = [share for share in shares if share is not None]
             if known:
                 mean = sum(known) / len(known)
-                title = f"{one.label}: {mean:.2f} of the facts in {format_count(len(known), 'report')}"
+                title = f"{one.label}: on average {mean:.2f} of the facts, in {format_count(len(known), 'report')}"
                 drawn.append(_dot(_x(mean), row * _ROW + _ROW / 2, colour, title))
     return f"<h2>Facts found, by number of compactions</h2>{_svg(bottom + 20, drawn)}"
 

@@ -155,7 +155,7 @@ def load_evaluation_questions(question_set: QuestionSet, folder: Path, scratch: 
         if unknown := next((name for name in gold.cites if name not in names), None):
             raise BadInput(
                 f"question {gold.id}: `cites` names {unknown}, which is not a document of this question "
-                f"({_list(names[:5])})"
+                f"(its documents: {_list(names[:5])}{', …' if len(names) > 5 else ''})"
             )
         found.append(EvaluationQuestion(gold, tuple(documents)))
     return tuple(found)
@@ -174,7 +174,9 @@ def _inside(folder: Path, entry: str, question: str) -> Path:
     """
     path = folder / entry
     if not path.resolve().is_relative_to(folder.resolve()):
-        raise BadInput(f"question {question}: {entry} points outside {folder}; put it into that folder")
+        raise BadInput(
+            f"question {question}: the document {entry} is outside the folder {folder}: put it into that folder"
+        )
     if not path.exists():
         raise BadInput(f"question {question}: {path} does not exist")
     return path

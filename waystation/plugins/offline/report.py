@@ -452,10 +452,11 @@ def _conclusions(
         said = _most_say(group, looked_for)
         cited = list(dict.fromkeys(one for e in group if _shown(e, looked_for) == said for one in e.citations))
         saying = len({place.document for entry in group for place in entry.places})
+        say = "says" if saying == 1 else "say"
         more = "" if len(cited) <= MAX_CITATIONS else f" ({MAX_CITATIONS} cited here)"
         # The count is a sentence of its own, since no document says it.
         yield (
-            f'{need.title}{TOPIC}{saying} of {len(documents)} {_QUOTED} say this{more}. "{said}"',
+            f'{need.title}{TOPIC}{saying} of {len(documents)} {_QUOTED} {say} this{more}. "{said}"',
             cited[:MAX_CITATIONS],
         )
     singles = [group[0] for group in groups if len(group) == 1 or not counts]
@@ -468,4 +469,4 @@ def _conclusions(
 def _gaps(need: UpstreamStep, result: StepResultState) -> Iterator[str]:
     yield from (f"{need.title}{TOPIC}{entry.text}" for entry in result.select("open"))
     if result.total is None or result.missing:
-        yield f"{need.title}{TOPIC}not all findings of this step were in view when this analysis was submitted."
+        yield f"{need.title}{TOPIC}this analysis was submitted before all findings of this step were read."

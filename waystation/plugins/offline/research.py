@@ -236,7 +236,7 @@ class ResearchTurnBuilder:
             return self._hand_in()
         if not self._view.gap:
             if not self._view.exchanges and (searches := tuple(map(_search_of_name, self._unknown_names))):
-                return OfflineResponse(text="I search the names in the question.", calls=searches)
+                return OfflineResponse(text="I search for the names in the question.", calls=searches)
             named = [made for made in self._view.exchanges if made.text("query") in self._unknown_names]
             if len(self._view.exchanges) == len(named) and (searches := self._named_searches()):
                 return OfflineResponse(text="I search the documents that the question names.", calls=searches)
@@ -474,7 +474,8 @@ class ResearchTurnBuilder:
             goal = truncate_at_word(self._view.brief.goal or self._view.brief.question, OPEN_QUESTIONS_CHARACTERS // 2)
             yield f"Nothing in the documents matched: {goal}"
         if unfinished:
-            yield f"Not read to the end, because subagents ended early: {', '.join(unfinished)}."
+            subagents = "The subagent" if len(unfinished) == 1 else "Their subagents"
+            yield f"Not read to the end: {', '.join(unfinished)}. {subagents} ended early."
         for name in self._unknown_names if told else ():
             subject = [
                 format_document_label(one)

@@ -77,8 +77,8 @@ class ConfiguredPresidioRedactor(PresidioRedactor):
         count = len(rules.custom.recognizers)
         own = f"; {format_count(count, 'additional recogniser')}" if count else ""
         return (
-            f"policy {rules.policy}; names in {models}, in other languages by lists of names; national ids of "
-            f"{', '.join(rules.countries)}{own}"
+            f"policy {rules.policy}; names recognised in {models}, in other languages by lists of names; national ids "
+            f"of {', '.join(rules.countries)}{own}"
         )
 
 

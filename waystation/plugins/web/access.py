@@ -151,7 +151,7 @@ class RateLimiter:
         return left >= 1
 
 
-_NO_PAGE_NAMED = RejectionInfo(403, "a request from a browser that changes something needs the header `Origin`")
+_NO_PAGE_NAMED = RejectionInfo(403, "to change something, a request from a browser needs the header `Origin`")
 
 
 class BrowserSession(NamedTuple):
@@ -240,9 +240,7 @@ class AccessPolicy(Value):
         """Reject a request that comes from another site, or is meant for another host."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0] not in self.allowed_hosts:
-            return RejectionInfo(
-                421, f"this server only answers to the names {' or '.join(sorted(self.allowed_hosts))}"
-            )
+            return RejectionInfo(421, f"this server answers only at {' or '.join(sorted(self.allowed_hosts))}")
         # Requests from elsewhere pass a proxy that terminates TLS.
         if any(origin.lower() not in {f"http://{hosts[0]}", *self._over_tls(hosts[0])} for origin in origins):
             return RejectionInfo(403, "pages of other sites may not send requests to this server")
@@ -284,7 +282,7 @@ _HOW_ASSISTANTS_ASK = (
     "or, on the server's machine, the token for assistants that `waystation serve` printed"
 )
 _FOR_ASSISTANTS_ALONE = (
-    f"an assistant's key can only be used at {ASSISTANTS}: other programs and people need a key with another role "
+    f"an assistant's key can only be used at {ASSISTANTS}: everything else needs a key with another role "
     "(`waystation keys make NAME --role submit`)"
 )
 _WRONG_KEY = (
@@ -374,7 +372,7 @@ class AccessGuard:
                 raise
             left_open = (
                 describe_unknown_outcome(Request(scope))
-                or "repeat the request when the server runs again (`waystation up`)"
+                or "repeat the request when the server runs again (`waystation up` or `waystation serve` starts it)"
             )
             await self._refusal(scope, RejectionInfo(503, f"the server is stopping; {left_open}"))(scope, receive, send)
 

@@ -36,7 +36,7 @@ def build_amount_choices(request: ApprovalView) -> tuple[AmountChoice, ...]:
         to_finish = round_amount(forecast.needed_to_finish)
         if is_more and forecast.grantable.can_cover(to_finish) and _is_acceptable(to_finish):
             choices.append(
-                AmountChoice(format_written_amount(to_finish), f"about {format_amount(to_finish)}, to finish")
+                AmountChoice(format_written_amount(to_finish), f"about {format_amount(to_finish)}, to finish the task")
             )
     return tuple(choices)
 

@@ -317,7 +317,7 @@ async def post_picture(
     task: TaskPath,
     source: Annotated[int, Query(ge=1, le=100_000, description=SOURCE_NUMBER)],
     document: Annotated[
-        UploadFile, File(description="The PDF or picture as submitted. The server does not store this copy.")
+        UploadFile, File(description="The PDF or picture that was submitted. The server does not store this upload.")
     ],
 ) -> Response:
     """Draw the page of a cited PDF or picture with the cited passage marked."""

@@ -157,8 +157,8 @@ class AnswerForm(GrantForm):
     """The same where one form takes either answer."""
 
     decision: Literal["approve", "deny"] = Field(
-        description="approve: the agent continues; deny: the agent delivers what it has, or continues without the tool "
-        "call."
+        description="approve: the agent continues; deny: the agent delivers what it has, or, if the request is about a "
+        "tool call, continues without the call."
     )
 
 
@@ -291,8 +291,8 @@ class AssistantGateway:
         if beyond := [name for name in wanted if name not in there]:
             names = ", ".join(there) or "none"
             raise BadInput(
-                f"{self.policy.name} may not use the skill {sanitize_line(beyond[0])!r}; allowed: {names} "
-                "(WAYSTATION_MCP_SKILLS)"
+                f"the assistant {self.policy.name} may not use the skill {sanitize_line(beyond[0])!r}; "
+                f"allowed by WAYSTATION_MCP_SKILLS: {names}"
             )
         return tuple(there[name] for name in dict.fromkeys(wanted))
 
@@ -369,8 +369,9 @@ class AssistantGateway:
         if not limit.can_cover(used + amount):
             raise BadInput(
                 f"{self.policy.name} cannot spend another {format_amount(limit.restrict_to_limited_units(amount))}: "
-                f"{format_limit(limit.remaining_after(used))} of {format_limit(limit)} are left. Each running task "
-                "counts at its full budget. Ask for less, or have a person raise WAYSTATION_MCP_BUDGET"
+                f"only {format_limit(limit.remaining_after(used))} are left of its limit of {format_limit(limit)}. "
+                "Each running task counts at its full budget. Ask for less, or have a person raise "
+                "WAYSTATION_MCP_BUDGET"
             )
 
     @asynccontextmanager
@@ -466,7 +467,8 @@ def _not_waiting(view: TaskView, request_id: str | None) -> str:
     if asked is None:
         return "" if request_id is None else "the task has no request with this id. "
     verb = "has" if asked.decision == "expired" else "was"
-    return f"{asked.request_id} {verb} already {asked.decision}{f' by {sanitize_line(asked.by)}' if asked.by else ''}. "
+    by = f" by {sanitize_line(asked.by)}" if asked.by else ""
+    return f"the request {asked.request_id} {verb} already {asked.decision}{by}. "
 
 
 def _written(text: str) -> Limit:

@@ -291,8 +291,14 @@ def _together(calls: Sequence[TimelineSpan]) -> list[TimelineSpan]:
         part = answered[place : place + size]
         first, last = part[0], part[-1]
         width = round(last.x + last.width - first.x, 1)
-        found.append(first._replace(width=width, title=f"{len(part)} calls, from {first.title} to {last.title}"))
+        found.append(first._replace(width=width, title=_name_range(part)))
     return found
+
+
+def _name_range(part: Sequence[TimelineSpan]) -> str:
+    """Name the first and the last of several answered calls, each with its tokens in parentheses."""
+    (first, _, tokens), (last, _, more) = (one.title.rpartition(": ") for one in (part[0], part[-1]))
+    return f"{len(part)} calls, from {first} ({tokens}) to {last} ({more})"
 
 
 def _stretch(

@@ -253,7 +253,11 @@ async def approve_request(
         ),
     ] = "",
     note: Annotated[
-        str, Field(max_length=2_000, description="Note with the answer; used only if assistants may answer requests.")
+        str,
+        Field(
+            max_length=2_000,
+            description="Note to send with the answer; used only if assistants may answer requests.",
+        ),
     ] = "",
 ) -> RequestOutcome:
     """Approve a request of a task. If the client supports forms, the person sees one, so ask no one beforehand."""
@@ -268,10 +272,13 @@ async def deny_request(
     request_id: RequestId = None,
     finish: Annotated[
         Literal["partial", "cancel"],
-        Field(description="partial: the agent delivers what it has; cancel: the task is cancelled."),
+        Field(
+            description="partial: the agent delivers what it has, or, if the request is about a tool call, continues "
+            "without the call; cancel: the task is cancelled."
+        ),
     ] = "partial",
     note: Annotated[
-        str, Field(max_length=2_000, description="Note that is stored with the answer; the agent reads the note.")
+        str, Field(max_length=2_000, description="Note to store with the answer; the agent reads it.")
     ] = "",
 ) -> RequestOutcome:
     """Deny a request of a task, for good. The agent delivers what it has, or continues without the call."""

@@ -960,7 +960,7 @@ async def render_shared_page(
     view = await client.get_last_known_task(link.task_id)
     report = await load_exported_report(client, view, link.version)
     if report is None:
-        raise HTTPException(404, "this report no longer exists: ask the sender of the link for another one")
+        raise HTTPException(404, "this report no longer exists: ask the sender of the link for a new link")
     cited = next((one for one in report.sources if link.sources and one.number == source), None)
     lines, remark = (), ""
     if cited is not None:

@@ -351,8 +351,8 @@ class AssistantPolicy(Value):
         """
         if beyond := [name for name in wanted or () if name not in {DEFAULT_SERVERS, *self.servers}]:
             raise BadInput(
-                f"{self.name} may not use the tool server {beyond[0]!r}; allowed: "
-                f"{', '.join((DEFAULT_SERVERS, *self.servers))} (WAYSTATION_MCP_SERVERS)"
+                f"the assistant {self.name} may not use the tool server {beyond[0]!r}; allowed: "
+                f"{', '.join((DEFAULT_SERVERS, *self.servers))}; WAYSTATION_MCP_SERVERS can allow more"
             )
         return (DEFAULT_SERVERS,) if wanted is None else tuple(dict.fromkeys(wanted))
 

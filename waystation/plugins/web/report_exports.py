@@ -99,7 +99,7 @@ async def draw_uploaded_passage(client: Client, task_id: str, number: int, files
         BadInput: The report has no such source, it is not on a page of a PDF or a picture, or this is another file.
     """
     if len(files) != 1:
-        raise BadInput("choose exactly one file: the one that was submitted")
+        raise BadInput("choose exactly one file: the document with the cited passage, as it was submitted")
     source = await load_numbered_source(client, task_id, number)
     passage = await load_cited_passage(client, task_id, source)
     async with _DRAWING:

@@ -122,7 +122,7 @@ def _at_once(given: Any) -> Any:
         raise ValueError(
             f"{count:,} documents are too many for one request (maximum {MAX_REQUEST_DOCUMENTS:,}): send fewer, or use "
             f"`waystation submit --docs FOLDER` on a machine that can open the store (up to {MAX_TASK_DOCUMENTS:,} "
-            "documents). An assistant can send the path of the folder"
+            "documents). An assistant can send the path of the folder instead"
         )
     return cast("object", given)
 
@@ -180,7 +180,9 @@ class Denial(EagerValue):
 
     request_id: str = Field(min_length=1, max_length=200, description="Id of the request, from `GET /v1/approvals`.")
     finish: Literal["partial", "cancel"] = Field(
-        default="partial", description="partial: the agent delivers what it has; cancel: the task is cancelled."
+        default="partial",
+        description="partial: the agent delivers what it has, or, if the request is about a tool call, continues "
+        "without the call; cancel: the task is cancelled.",
     )
     by: ByField = ""
     note: NoteField = ""
@@ -797,7 +799,8 @@ def _of_tenant(request: TaskRequest, principal: Principal) -> TaskRequest:
     """
     if request.forked_from is not None or request.since is not None:
         raise BadInput(
-            "a request cannot set the fields `forked_from` and `since`: fork the task, or continue its session"
+            "a request cannot set the fields `forked_from` and `since`: to build on an earlier task, "
+            "fork it or continue its session"
         )
     return request.replace(tenant=principal.tenant)
 

@@ -68,7 +68,7 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
     """Return rows with what a person should know before answering."""
     asked = one.approval
     if asked.about_plan:
-        steps = tuple((step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps)
+        steps = tuple((step.role, f"{step.title} (budget: {format_limit(step.limit)})") for step in one.steps)
         return (
             *steps,
             ("if approved", "the steps of the plan begin"),
@@ -111,9 +111,9 @@ def format_approval_request(one: PendingApproval) -> str:
     cause = request.forecast.unanswered_call if request.forecast is not None else ""
     why = f"; {sanitize_line(format_unanswered_call(cause))}" if cause else ""
     return (
-        f"{request.agent} asks for {format_amount(request.requested)} more {about}. It has spent "
-        f"{format_used_amount(request.spent, request.limit)}{why}; at least {format_amount(request.needed)} are "
-        "needed to go on."
+        f"{request.agent} asks for {format_amount(request.requested)} more {about}. The agent has spent "
+        f"{format_used_amount(request.spent, request.limit)}{why}. It needs at least {format_amount(request.needed)} "
+        "to go on."
     )
 
 

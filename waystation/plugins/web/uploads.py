@@ -23,7 +23,7 @@ UploadedFiles = Annotated[
     list[fastapi.UploadFile],
     File(max_length=MAX_FILES, description="Files of the kinds that `waystation submit --docs` reads."),
 ]
-Redacted = Annotated[bool, Query(description="Whether private values are replaced as they are before a model call.")]
+Redacted = Annotated[bool, Query(description="Whether to replace private values, as is done before a model call.")]
 
 
 class UploadReader:

@@ -156,7 +156,7 @@ async def run_codec_server(server: CodecServer, listening: CodecServerAddress = 
     if listening.host not in {LOOPBACK, "::1"} and server.access.token is None:
         raise BadInput(
             f"other machines can reach a codec server at {listening.host}: set WAYSTATION_CODEC_TOKEN, or let "
-            f"it listen at {LOOPBACK}"
+            f"the server listen at {LOOPBACK}"
         )
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     place = "/{path}/{action:decode|encode}" if server.access.path else "/{action:decode|encode}"

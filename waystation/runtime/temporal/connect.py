@@ -261,7 +261,7 @@ async def _enter_namespace(client: Client, target: TemporalTarget) -> None:
                 f"create -n {target.namespace}`"
             ) from error
         raise Unreachable(
-            f"the Temporal server at {target.address} does not answer ({error.status.name}): {NEXT_STEP}"
+            f"no Temporal server answers at {target.address} ({error.status.name}): {NEXT_STEP}"
         ) from error
 
 

@@ -247,14 +247,22 @@ def _remarks(behind: UiAddress | None, guarded: _GuardedPorts) -> tuple[str, ...
     """Return what is missing because ports are taken, and the next step."""
     ports = ", ".join(map(str, sorted(BROWSERS_REFUSE)))
     step = (
-        f"all ports that web pages cannot reach are taken ({ports}); free one of them (`ss -ltnp` or `lsof "
+        f"are taken ({ports}); free one of them (`ss -ltnp` or `lsof "
         "-iTCP -sTCP:LISTEN` shows what listens there), then run `waystation down` and `waystation up`"
     )
     open_to_pages = [name for name, port in (("HTTP API", guarded.http), ("metrics", guarded.metrics)) if not port]
-    remarks = [] if behind else [f"The Temporal UI does not run: {step}"]
+    remarks: list[str] = []
+    if not behind:
+        remarks.append(
+            "The Temporal UI does not run: it needs a port to which browsers refuse to connect, because web pages may "
+            f"reach the UI only through Waystation's proxy. All such ports {step}"
+        )
     if open_to_pages:
         named = " and ".join(open_to_pages)
-        remarks.append(f"Web pages that you open can reach the Temporal server's {named} on {HOST}: {step}")
+        remarks.append(
+            f"Web pages that you open can reach the Temporal server's {named} on {HOST}: all ports to which browsers "
+            f"refuse to connect {step}"
+        )
     return tuple(remarks)
 
 

@@ -441,8 +441,8 @@ class TemporalTaskClient:
                 if lost_answers:
                     raise TimeoutError from reason
                 raise Busy(
-                    f"{task_id} was not accepted ({reason}) within {patience.total_seconds():.0f} s. Try again: "
-                    "the same request id gives the same task"
+                    f"{task_id} was not accepted ({reason}) within {patience.total_seconds():.0f} s. It is safe "
+                    "to submit the task again with the same request id"
                 ) from reason
             await asyncio.sleep(pause)
         raise AssertionError("there is always another pause")

@@ -143,7 +143,7 @@ def create_same_origin_middleware(port: int) -> Middleware:
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         named = request.headers.getall("Host", [])
         if len(named) != 1 or named[0].lower() not in hosts:
-            return _refusal(MISDIRECTED, f"this server only answers to the names {' or '.join(sorted(hosts))}")
+            return _refusal(MISDIRECTED, f"this server answers only at {' or '.join(sorted(hosts))}")
         # A request target in absolute form may name another host than the header does.
         if not request.raw_path.startswith("/"):
             return _refusal(MISDIRECTED, "this server is not a general proxy")
