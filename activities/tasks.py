@@ -23,10 +23,11 @@ from waystation.privacy.policy import RedactionPolicy, TextDestination, truncate
 from waystation.privacy.ports import Redactor
 from waystation.reports.publisher import PublishedReport, ReportPublisher
 from waystation.reports.reviewers import PlanReviser, ReportReviewer
+from waystation.reports.sentence_judge import SentenceJudge
 from waystation.tasks.notifications import Notification
 from waystation.tasks.ports import Notifier, TaskReader, TaskRepository
 from waystation.tasks.progress import build_task_progress
-from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionRequest
+from waystation.tasks.reviews import JudgeRequest, JudgeResult, ReviewRequest, ReviewResult, RevisionRequest
 from waystation.tasks.session import AdmissionResult, WorkerCapabilities
 from waystation.tasks.state_storage import clear_task_refusal, load_state
 
@@ -119,10 +120,10 @@ class PlanningActivities:
 
 
 class OversightActivities:
-    """Plan revisions and report reviews."""
+    """Plan revisions, report reviews and judgements of sentences."""
 
-    def __init__(self, reviser: PlanReviser, reviewer: ReportReviewer) -> None:
-        self._reviser, self._reviewer = reviser, reviewer
+    def __init__(self, reviser: PlanReviser, reviewer: ReportReviewer, judge: SentenceJudge) -> None:
+        self._reviser, self._reviewer, self._judge = reviser, reviewer, judge
 
     @activity.defn(name="RevisePlan")
     async def revise_plan(self, request: RevisionRequest) -> RevisionResult:
@@ -137,6 +138,13 @@ class OversightActivities:
         async with heartbeating():
             with translating_errors(gives_up=True):
                 return await self._reviewer.review(request)
+
+    @activity.defn(name="JudgeSentences")
+    async def judge_sentences(self, request: JudgeRequest) -> JudgeResult:
+        """Return the number of sentences that a model decided. The verdicts are in the store, for the report."""
+        async with heartbeating():
+            with translating_errors(gives_up=True):
+                return await self._judge.judge(request)
 
 
 class PublishRequest(Value):

@@ -46,6 +46,7 @@ from waystation.privacy.policy import RedactionConfig, should_show_names
 from waystation.privacy.ports import PlaceholderFactory, Redactor, Vault
 from waystation.reports.publisher import ReportIndexer, ReportPublisher
 from waystation.reports.reviewers import PlanReviser, ReportReviewer
+from waystation.reports.sentence_judge import SentenceJudge
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_store_vault, load_oldest_key
 from waystation.security.placeholders import compute_fingerprint
@@ -276,6 +277,11 @@ class ActivityDeps:
             redactor=self.redactor,
             check=self.citation_check,
         )
+
+    @property
+    def sentence_judge(self) -> SentenceJudge:
+        """Judges cited sentences."""
+        return SentenceJudge(self.metered_model, self.store, self.redactor, self.citation_check)
 
     @property
     def compactor(self) -> Compactor:

@@ -246,7 +246,10 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
 
 def create_agents_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
     """Create the worker of legs and plans, which wait for models most of the time."""
-    agents, oversight = AgentActivities(parts.agent_loop), OversightActivities(parts.reviser, parts.reviewer)
+    agents, oversight = (
+        AgentActivities(parts.agent_loop),
+        OversightActivities(parts.reviser, parts.reviewer, parts.sentence_judge),
+    )
     taken_on = build_worker_tuning(shop.settings, shop.settings.agents_at_once)
     return Worker(
         shop.client,
@@ -259,6 +262,7 @@ def create_agents_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
             shop.build_planning_activities(parts).create_plan,
             oversight.revise_plan,
             oversight.review_report,
+            oversight.judge_sentences,
         ],
         tuner=taken_on.slots,
         activity_task_poller_behavior=taken_on.polling,

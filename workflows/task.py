@@ -70,6 +70,7 @@ from waystation.workflows.task_finalizer import (
     TaskFinalizer,
     run_plan_revision_if_due,
     run_report_review_if_due,
+    run_sentence_judgement_if_due,
     run_shielded,
 )
 from waystation.workflows.task_runtime import TaskRuntime, record_audit_entries
@@ -370,6 +371,7 @@ class TaskWorkflow:
             await self._steps(start)
             while await run_report_review_if_due(self._runtime):
                 await self._steps(start)
+            await run_sentence_judgement_if_due(self._runtime)
         except (ActivityError, ApplicationError, asyncio.CancelledError) as error:
             nothing_reopened = start.rewind is not None and start.state is None and not self._runtime.ready
             self._runtime.begin_from_state(self._runtime.state.replace(cancelled=True))

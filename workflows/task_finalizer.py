@@ -1,4 +1,4 @@
-"""How a task ends: reviews of its plan and report, the report itself, settlement, and indexing of its documents.
+"""How a task ends: reviews of its plan and report, verdicts on its sentences, the report itself, settlement, indexing.
 
 Document indexing is a separate workflow that starts after delivery, so that it delays neither steps nor report. A
 review that fails is noted in the report and fails no task.
@@ -23,17 +23,23 @@ from waystation.planning.plan import (
     PlanRevision,
     ReportReview,
     RevisionResult,
+    SentenceJudgement,
+    make_judge_id,
     make_review_id,
     make_revision_id,
 )
 from waystation.tasks.reviews import (
+    JudgeResult,
     ReviewResult,
+    apply_judgement,
     apply_review,
     apply_revision,
     book_oversight_cost,
+    build_judge_request,
     build_review_request,
     build_revision_request,
     finish_report_repair,
+    is_judgement_due,
     is_review_due,
     is_revision_due,
     start_oversight_run,
@@ -122,8 +128,28 @@ async def run_report_review_if_due(runtime: TaskRuntime) -> bool:
     return made.review.sent_back
 
 
+async def run_sentence_judgement_if_due(runtime: TaskRuntime) -> None:
+    """Have a model judge the report's cited sentences that code cannot decide."""
+    start = runtime.start
+    if not is_judgement_due(runtime.state, start.config):
+        return
+    request = build_judge_request(runtime.state, start.ref, start.config)
+    runtime.replace_state(start_oversight_run(runtime.state, make_judge_id(request.number)))
+    summary = f"judge cited sentences, {request.number}"
+    try:
+        made = await workflow.execute_activity_method(
+            OversightActivities.judge_sentences, request, **with_summary(LEG, summary)
+        )
+    except ActivityError as error:
+        note = f"No model could judge the report's sentences ({_reason(error)})."
+        made = JudgeResult(
+            judgement=SentenceJudgement(number=request.number), totals=await _spent(runtime), notes=(note,)
+        )
+    runtime.replace_state(apply_judgement(runtime.state, made))
+
+
 async def settle_oversight(runtime: TaskRuntime) -> None:
-    """Charge an interrupted revision or review with what the store says it spent."""
+    """Charge an interrupted revision, review or judgement with what the store says it spent."""
     if run_id := runtime.state.oversight.current_run:
         totals = await _spent(runtime)
         runtime.replace_state(book_oversight_cost(runtime.state, run_id, totals))

@@ -15,7 +15,7 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.security.untrusted import PROMPT_TAGS
 
 AGENTS = ("research", "analysis", "writing")
-ONE_ANSWER = ("plan", "revise", "review")
+ONE_ANSWER = ("plan", "revise", "review", "judge")
 SUMMARIES = ("condense", "snapshot")
 SENT = {
     "waystation/agents/task_brief.py": AGENTS,
@@ -34,6 +34,7 @@ SENT = {
     "waystation/tasks/earlier_tasks.py": (*AGENTS, "plan"),
     "waystation/agents/planner.py": ("plan",),
     "waystation/reports/reviewers.py": ("revise", "review"),
+    "waystation/reports/sentence_judge.py": ("judge",),
     "waystation/agents/summariser.py": SUMMARIES,
     "waystation/models/anthropic/model.py": (),
 }

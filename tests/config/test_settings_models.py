@@ -84,6 +84,14 @@ def test_planning_and_reviews_use_the_agents_model_unless_another_one_is_set() -
     assert (other.plan_model, other.review_model) == (HAIKU, HAIKU)
 
 
+def test_sentences_are_judged_only_by_a_model_that_is_set() -> None:
+    assert (terms().judge_model, terms().judge_effort) == ("", None)
+    chosen = terms(judge_model=HAIKU, effort="low")
+    assert (chosen.judge_model, chosen.judge_effort) == (HAIKU, "low")
+    assert HAIKU in {price.model for price in chosen.default.prices}
+    assert terms(judge_model=HAIKU, offline=True).judge_model == ""
+
+
 @pytest.mark.parametrize(
     ("given", "efforts"),
     [

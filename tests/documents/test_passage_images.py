@@ -1,5 +1,6 @@
 """Passages on the pages of their PDFs, drawn by a confined child."""
 
+import os
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -10,9 +11,11 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tests.support.document_files import make_pdf_file
 from waystation.documents.document_loading import load_documents
+from waystation.documents.readers import passage_image_child
 from waystation.documents.readers.extraction import UnreadableFileError
 from waystation.documents.readers.passage_image import (
     PassageImage,
+    PassageImageHeader,
     PassageImageRenderer,
     PassageImageRequest,
     build_passage_request,
@@ -158,6 +161,23 @@ def test_of_a_picture_that_is_a_document_the_page_is_shown(renderer: PassageImag
     assert renderer.render(path, PassageImageRequest(page=1, words="No", before="", is_recognised=True)).marked is False
     with pytest.raises(UnreadableFileError, match="has no page 2"):
         renderer.render(path, PassageImageRequest(page=2, words="x", before=""))
+
+
+def test_a_page_is_recognised_once_for_all_of_its_passages(
+    paper: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pages, read = list[int](), passage_image_child.read_picture
+    monkeypatch.setattr(passage_image_child, "read_picture", lambda page: pages.append(page.width) or read(page))
+    other = tmp_path / "other.png"
+    Image.new("L", (200, 100), 255).save(other)
+    for path, words in ((paper, "scan"), (paper, "of"), (other, "No"), (paper, "page")):
+        request = PassageImageRequest(page=1, words=words, before="", is_recognised=True)
+        with path.open("rb") as file:
+            header, _, _ = passage_image_child.answer(
+                request.model_dump_json().encode(), [os.dup(file.fileno())]
+            ).partition(b"\n")
+        assert not PassageImageHeader.model_validate_json(header).reason
+    assert len(pages) == len(set(pages)) == 2
 
 
 def test_words_that_are_not_on_the_page_leave_it_whole_and_unmarked(

@@ -167,6 +167,27 @@ async def test_a_report_goes_back_with_its_faults_and_what_stays_is_told(
     assert ended.phase is TaskPhase.DONE
 
 
+async def test_a_model_judges_the_sentences_that_code_cannot_decide(
+    server: Client, tmp_path: Path, redactor: Redactor
+) -> None:
+    verdicts: ScriptedCall = (
+        "judge_sentences",
+        {"verdicts": [{"number": 1, "verdict": "not_supported", "reason": "They name no channel."}]},
+    )
+    crew = OversightTaskModel(
+        judgements=[verdicts], written="The white beacon marks the channel's edge [pilot.md:1-1]."
+    )
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=with_oversight(revisions=0, reviews=0).replace(judge_model="small"))
+        ended, report = await done(counter)
+        bill = (await counter.store.list_task_charges(ended.task_id, SYSTEM_SCOPE)).cost_breakdown
+    assert [(one.unsupported, one.undecided) for one in ended.judgements] == [(1, 0)]
+    assert "a model compared the sentence with the cited lines: They name no channel" in report
+    assert [line.calls for line in bill.lines if line.agent == "judge-1"] == [1]
+    assert ended.totals.spent == ended.budget.spent
+    assert ended.phase is TaskPhase.DONE
+
+
 async def test_too_little_money_leaves_the_plan_and_the_report_as_they_are(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
@@ -184,7 +205,7 @@ async def test_too_little_money_leaves_the_plan_and_the_report_as_they_are(
 
 async def test_a_model_that_fails_for_good_fails_no_task(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async def refusing(call: ModelCall) -> None:
-        if call.step in {"revision", "review"}:
+        if call.step in {"revision", "review", "judge"}:
             raise ModelRejected("no such model")
 
     crew = OversightTaskModel(before=refusing)

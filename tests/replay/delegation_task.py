@@ -56,7 +56,7 @@ GRANTED_TOKENS = 30_000
 
 @dataclass
 class DelegatingOversightModel(DelegatingTaskModel, OversightTaskModel):
-    """Delegates by its scripts, revises and reviews."""
+    """Delegates by its scripts, revises, reviews and judges."""
 
 
 @asynccontextmanager
@@ -71,7 +71,7 @@ async def run_delegation_task(client: Client, folder: Path, redactor: Redactor) 
         async with run_all_workers(client, parts):
             counter = TaskSubmitter(client, parts.store)
             terms = with_oversight(given=make_delegating_task_config(budget=60_000, agent_budget=30_000))
-            await counter.submit(under=terms.replace(remembered_characters=1_000))
+            await counter.submit(under=terms.replace(remembered_characters=1_000, judge_model="small"))
             await gate.reached.wait()
             await _send_message_and_update(counter, folder)
             gate.opened.set()

@@ -67,7 +67,7 @@ def test_the_recorded_task_compacted_paused_and_was_approved() -> None:
 
 def test_the_recorded_division_of_work_has_all_that_can_come_to_pass() -> None:
     written = (HISTORIES / __version__ / "divided.json").read_text(encoding="utf-8")
-    for activity in ("RevisePlan", "ReviewReport", "UpdateDocuments"):
+    for activity in ("RevisePlan", "ReviewReport", "JudgeSentences", "UpdateDocuments"):
         assert f'"name": "{activity}"' in written
     for signal in ("approve_budget", "send_message", "update_documents", "subagent_news"):
         assert f'"signalName": "{signal}"' in written

@@ -143,7 +143,9 @@ def test_a_tool_that_cannot_be_used_is_refused_before_any_agent_has_it(
     assert "from acme 1.0" in str(refused.value)
 
 
-@pytest.mark.parametrize("taken", ["read_document", "web_search", "submit_plan", "revise_plan", "review_report"])
+@pytest.mark.parametrize(
+    "taken", ["read_document", "web_search", "submit_plan", "revise_plan", "review_report", "judge_sentences"]
+)
 def test_no_tool_of_a_plugin_has_the_name_of_one_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
 ) -> None:

@@ -46,10 +46,13 @@ def with_oversight(revisions: int = 1, reviews: int = 1, given: TaskConfig | Non
 
 @dataclass
 class OversightTaskModel(ScriptedTaskModel):
-    """Makes each revision and each review one of these moves, in order; the last one is repeated."""
+    """Makes each revision, review and judgement one of these moves, in order; the last one is repeated."""
 
     revisions: list[ScriptedCall] = field(default_factory=lambda: [KEEP_PLAN_CALL])
     reviews: list[ScriptedCall] = field(default_factory=lambda: [PASS_REVIEW_CALL])
+    judgements: list[ScriptedCall] = field(default_factory=list[ScriptedCall])
+    written: str = ""
+    """Text of the report's only section; empty: that of the scripted task model."""
     asked: list[ModelRequest] = field(default_factory=list[ModelRequest])
     """Requests of revisions, reviews and the writer that repairs a report."""
 
@@ -60,7 +63,12 @@ class OversightTaskModel(ScriptedTaskModel):
             return await self._overseen(request, "revision", self.revisions)
         if "review_report" in offered:
             return await self._overseen(request, "review", self.reviews)
+        if "judge_sentences" in offered:
+            return await self._overseen(request, "judge", self.judgements)
         turn = 1 + sum(message.role == "assistant" for message in request.messages)
+        if "submit_report" in offered and turn == 1 and self.written:
+            section: ScriptedCall = ("write_section", {"heading": "Pilotage", "markdown": self.written})
+            return await self._said(ModelCall("write", turn), section)
         mending = turn - len(SCRIPTED_CALLS["submit_report"])
         if "submit_report" in offered and mending > 0:
             self.asked.append(request)

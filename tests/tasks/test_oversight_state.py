@@ -16,17 +16,21 @@ from tests.support.task_states import (
 )
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
-from waystation.planning.plan import Plan, PlanRevision, ReportReview, RevisionResult, Step
+from waystation.planning.plan import Plan, PlanRevision, ReportReview, RevisionResult, SentenceJudgement, Step
 from waystation.tasks.reviews import (
     OVERSIGHT_RESERVATION,
+    JudgeResult,
     ReviewResult,
+    apply_judgement,
     apply_review,
     apply_revision,
     book_oversight_cost,
+    build_judge_request,
     build_review_request,
     build_revision_request,
     compute_oversight_limit,
     finish_report_repair,
+    is_judgement_due,
     is_review_due,
     is_revision_due,
     propose_revision,
@@ -176,6 +180,25 @@ def test_a_writer_is_not_sent_back_without_the_money_for_a_turn() -> None:
     state = after(begun(62_000), *STEPS, tokens=15_000)
     assert not build_review_request(state, OVERSEEN).may_send_back
     assert build_review_request(after(begun(62_000), *STEPS, tokens=5_000), OVERSEEN).may_send_back
+
+
+def test_a_complete_report_is_judged_if_a_model_is_set_and_its_cost_comes_from_oversight() -> None:
+    judging = TASK_CONFIG.replace(judge_model="small")
+    whole = after(begun(terms=judging), *STEPS)
+    assert not is_judgement_due(whole, OVERSEEN)
+    assert not is_judgement_due(whole.replace(delivery_requested=True), judging)
+    assert is_judgement_due(whole, judging)
+    request = build_judge_request(whole, REF, judging)
+    assert (request.number, request.model, request.limit) == (1, "small", Limit(tokens=18_000))
+    judgement = SentenceJudgement(number=1, supported=2, undecided=1, verdicts_hash="a" * 64)
+    judged = apply_judgement(whole, JudgeResult(judgement=judgement, totals=make_run_usage(700), notes=("Cut.",)))
+    assert judged.account.spent.tokens == whole.account.spent.tokens + 700
+    assert (judged.oversight.judgements, judged.notes[-1]) == ((judgement,), "Cut.")
+    assert build_judge_request(judged, REF, judging).number == 2
+    assert judgement.text == (
+        "Judgement 1 by a model, of 3 cited sentences that code could not decide: 2 supported, 0 not supported, "
+        "1 undecided."
+    )
 
 
 def test_a_report_that_was_not_finished_is_not_reviewed() -> None:

@@ -157,6 +157,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
             "plans": [],
             "revisions": [],
             "reviews": [],
+            "judgements": [],
             "reports": [],
             "reused_work": None,
             "notes": ["memory is down"],

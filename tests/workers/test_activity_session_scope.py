@@ -20,6 +20,7 @@ REDACTING = (
     DocumentActivities.index_next_slice,
     OversightActivities.revise_plan,
     OversightActivities.review_report,
+    OversightActivities.judge_sentences,
     PlanningActivities.admit_task,
     PlanningActivities.create_plan,
     ReportActivities.store_report,

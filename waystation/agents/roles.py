@@ -186,7 +186,7 @@ def build_planning_prompt() -> str:
 
 def list_built_in_tool_names() -> frozenset[str]:
     """Names that no tool of a plug-in may have: those of all our tools, and of those that a model is made to call."""
-    forms = {"submit_plan", "revise_plan", "review_report"}
+    forms = {"submit_plan", "revise_plan", "review_report", "judge_sentences"}
     others = {FETCH_PAGE, WebSearchTool.name, ReadSkillTool.name, ReadSkillFileTool.name}
     return frozenset(forms | others).union(*(spec.tools for spec in ROLES.values()))
 

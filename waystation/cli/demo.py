@@ -93,8 +93,7 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
     models = (
         *agents,
         settings.condense_model,
-        settings.planner_model,
-        settings.reviewer_model,
+        *settings.oversight_models,
     )
     prices = load_prices(settings.prices)
     if any(find_price(model, utc_now().date(), prices) is None for model in models):

@@ -467,7 +467,7 @@ def _model(settings: Settings) -> CheckResult:
         )
         return CheckResult(name="model", ok=False, finding=finding, needed=False)
     names = dict.fromkeys(settings.get_model_options(role).model for role in list_step_roles())
-    called = dict.fromkeys((*names, settings.planner_model, settings.reviewer_model))
+    called = dict.fromkeys((*names, *settings.oversight_models))
     missing = [f"{name} needs a key: set {key}" for name in called if (key := settings.find_missing_key_variable(name))]
     return CheckResult(name="model", ok=not missing, finding="; ".join(missing) or ", ".join(names))
 

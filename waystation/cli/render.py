@@ -176,7 +176,7 @@ def _oversight(view: TaskView) -> list[str]:
     """Format the outcome of the plan and the reasons, and the findings of reviews."""
     reasons = {plan.number: plan.reason for plan in view.plans}
     revisions = [f"{one.text} {reasons.get(one.version or 0, '')}".strip() for one in view.revisions]
-    return [*revisions, *(review.text for review in view.reviews)]
+    return [*revisions, *(made.text for made in (*view.reviews, *view.judgements))]
 
 
 def _not_in_memory(view: TaskView) -> list[str]:

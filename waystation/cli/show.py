@@ -480,12 +480,12 @@ async def _agents(task: str) -> tuple[str, list[AgentView]]:
     return task_id, [*agents, *_list_oversight_agents(bill)]
 
 
-OVERSIGHT_ROLES = {"review": "reviewing", "revision": "planning"}
-"""Roles of the agents that review the report and revise the plan, by the beginning of their ids."""
+OVERSIGHT_ROLES = {"review": "reviewing", "judge": "reviewing", "revision": "planning"}
+"""Roles of the agents that review the report, judge its sentences and revise the plan, by the start of their ids."""
 
 
 def _list_oversight_agents(bill: CostBreakdown) -> list[AgentView]:
-    """List the agents that reviewed the report or revised the plan, in the order of their first call."""
+    """List the agents that reviewed or judged the report or revised the plan, in the order of their first call."""
     called = dict.fromkeys([line.agent for line in bill.lines] + [call.agent for call in bill.possibly_billed])
     found = [agent for agent in called if RESERVED_STEP_ID_PATTERN.fullmatch(agent) and agent != PLANNING_ID]
     return [AgentView(id=agent, role=OVERSIGHT_ROLES[agent.partition("-")[0]]) for agent in found]

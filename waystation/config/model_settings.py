@@ -105,6 +105,12 @@ class ModelSettings(SettingSection):
     review_model: str | None = Field(
         default=None, min_length=1, description="Model that reviews reports. Default: the model that plans."
     )
+    judge_model: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Model that judges, when the report is written, the cited sentences of which code cannot tell "
+        "whether the cited lines support them. Default: none; these sentences stay marked as undecided.",
+    )
 
     effort: WrittenEffort | None = Field(
         default=None,
@@ -209,7 +215,8 @@ class ModelSettings(SettingSection):
     @property
     def _chosen(self) -> Iterator[str]:
         """Models that are set for all roles or for one."""
-        yield from filter(None, (self.agent_model, self.condense_model, self.plan_model, self.review_model))
+        oversight = self.plan_model, self.review_model, self.judge_model
+        yield from filter(None, (self.agent_model, self.condense_model, *oversight))
         yield from filter(None, (self._own(role).model for role in list_step_roles()))
 
     @property
@@ -223,6 +230,17 @@ class ModelSettings(SettingSection):
     def reviewer_model(self) -> str:
         """Full name of the model that reviews."""
         return self.endpoint_registry.qualify_model_name(self.review_model) if self.review_model else self.planner_model
+
+    @property
+    def sentence_judge_model(self) -> str:
+        """Full name of the model that judges cited sentences; empty if there is none."""
+        return self.endpoint_registry.qualify_model_name(self.judge_model) if self.judge_model else ""
+
+    @property
+    def oversight_models(self) -> tuple[str, ...]:
+        """Full names of the models that plan, review and judge."""
+        judge = self.sentence_judge_model
+        return self.planner_model, self.reviewer_model, *([judge] if judge else [])
 
     def resolve_oversight_effort(self, role: AgentRole, model: str) -> Effort | None:
         """Return the effort of the model that plans or reviews; None: the provider's default.

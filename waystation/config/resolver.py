@@ -319,6 +319,8 @@ def build_task_config(
         remembered_characters=settings.remembered_characters,
         review_model=_review_model(settings),
         review_effort=_resolve_oversight_effort(settings, "reviewing", _review_model(settings)),
+        judge_model=(judge := _judge_model(settings)),
+        judge_effort=_resolve_oversight_effort(settings, "reviewing", judge) if judge else None,
         minimum_reserve=_floor(basis, agents),
         minimum_reserves=_minimum_reserves(basis, agents),
         review_plan=chosen.review_plan,
@@ -469,6 +471,8 @@ def _wanted(request: TaskRequest, settings: Settings) -> Iterator[str]:
     yield _plan_model(settings)
     if settings.reviews:
         yield _review_model(settings)
+    if judge := _judge_model(settings):
+        yield judge
 
 
 def _plan_model(settings: Settings) -> str:
@@ -477,6 +481,11 @@ def _plan_model(settings: Settings) -> str:
 
 def _review_model(settings: Settings) -> str:
     return OFFLINE_MODEL if settings.uses_offline_model else settings.reviewer_model
+
+
+def _judge_model(settings: Settings) -> str:
+    """Return the model that judges cited sentences; empty if there is none. The offline model judges nothing."""
+    return "" if settings.uses_offline_model else settings.sentence_judge_model
 
 
 def _resolve_oversight_effort(settings: Settings, role: AgentRole, model: str) -> Effort | None:

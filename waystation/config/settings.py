@@ -379,7 +379,7 @@ class Settings(
         """Named endpoints of the models in these settings, including fallbacks."""
         if self.uses_offline_model:
             return frozenset()
-        names = {self.planner_model, self.reviewer_model}
+        names = {*self.oversight_models}
         for role in list_step_roles():
             names |= {self.get_model_options(role).model, self.get_summary_model(role, self.condense_model)}
         others = {other for name in names for other in self.endpoint_registry.list_fallbacks(name)}

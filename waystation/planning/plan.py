@@ -27,7 +27,7 @@ PLANNING_ID = "plan"
 """Used as the step ID of the agent run that makes the plan."""
 STEP_ID_PATTERN = compile_bounded(r"[a-z][a-z0-9-]{0,39}")
 """IDs are shown and become parts of other IDs, so they contain no spaces, slashes or markup."""
-RESERVED_STEP_ID_PATTERN = compile_bounded(rf"{PLANNING_ID}|(?:revision|review)-\d+")
+RESERVED_STEP_ID_PATTERN = compile_bounded(rf"{PLANNING_ID}|(?:revision|review|judge)-\d+")
 """IDs of agent runs that belong to no step."""
 
 
@@ -484,6 +484,11 @@ def make_review_id(number: int) -> str:
     return f"review-{number}"
 
 
+def make_judge_id(number: int) -> str:
+    """Return the step ID of the agent run that judges cited sentences of the report."""
+    return f"judge-{number}"
+
+
 class PlanRevision(Value):
     """Outcome of one revision after the research, with IDs of steps. It may have left the plan as it was."""
 
@@ -534,11 +539,36 @@ class ReportReview(Value):
         return f"Review {self.number} of the report found {faults}{then}."
 
 
+class SentenceJudgement(Value):
+    """A model's verdicts on the cited sentences that code could not decide, in numbers."""
+
+    number: int
+    supported: int = 0
+    unsupported: int = 0
+    undecided: int = 0
+    """Sentences that the model could not decide either, and those that it was not shown."""
+    verdicts_hash: Identifier | None = None
+    """Content hash of the verdicts; None: the model was asked nothing, or gave no usable answer."""
+
+    @property
+    def text(self) -> str:
+        """The result in a sentence."""
+        total = self.supported + self.unsupported + self.undecided
+        if not total:
+            return f"Judgement {self.number} was not needed: code decided every cited sentence."
+        verdicts = f"{self.supported:,} supported, {self.unsupported:,} not supported, {self.undecided:,} undecided"
+        return (
+            f"Judgement {self.number} by a model, of {format_count(total, 'cited sentence')} that code could not "
+            f"decide: {verdicts}."
+        )
+
+
 class OversightState(Value):
-    """State of a task's oversight: revisions of its plan, and reviews of its report."""
+    """State of a task's oversight: revisions of its plan, reviews of its report, and judgements of its sentences."""
 
     revisions: tuple[PlanRevision, ...] = ()
     reviews: tuple[ReportReview, ...] = ()
+    judgements: tuple[SentenceJudgement, ...] = ()
     costs: dict[str, RunUsage] = {}
     """Cost of each of its agent runs, by ID."""
     shares: dict[str, Limit] = {}

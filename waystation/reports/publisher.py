@@ -69,6 +69,7 @@ from waystation.reports.report import (
     render_unindexed_section,
     render_written_part,
 )
+from waystation.reports.sentence_judge import JudgedSentences
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.ports import CostReader, TaskRepository
 from waystation.tasks.progress import TRUNCATION_NOTE
@@ -164,11 +165,13 @@ class _MarkedReport(NamedTuple):
     """The sentences with numbers, by number from 1."""
 
 
-def _mark_sentences(checked: CitationCheckResult, question: str) -> _MarkedReport:
+def _mark_sentences(checked: CitationCheckResult, question: str, judged: JudgedSentences) -> _MarkedReport:
     text = checked.markdown
-    checks = [one for one in checked.check_sentences(question) if not is_above_answer(text, one.located.mark_start)]
+    found = [one for one in checked.check_sentences(question) if not is_above_answer(text, one.located.mark_start)]
+    checks, decided = judged.decide(found)
     unsupported = tuple(one for one in checks if one.missing)
-    return _MarkedReport(mark_sentences(text, checks), _count_sentences(checks), unsupported)
+    counts = _count_sentences(checks).replace(judged=decided)
+    return _MarkedReport(mark_sentences(text, checks), counts, unsupported)
 
 
 def _hide_redacted_details(remarks: str, written: str, unsupported: Sequence[SentenceCheck]) -> str:
@@ -248,7 +251,8 @@ class ReportPublisher:
         """
         parts = await self._parts(ref, progress)
         checked = await self.check.check(ref, render_written_part(parts))
-        marked = await asyncio.to_thread(_mark_sentences, checked, parts.question)
+        judged = await self._load_judged_sentences(ref, progress)
+        marked = await asyncio.to_thread(_mark_sentences, checked, parts.question, judged)
         sections = [
             marked.text.markdown,
             await asyncio.to_thread(render_sources_section, checked.valid_citations, checked.documents),
@@ -369,7 +373,8 @@ class ReportPublisher:
         found = last.faults_hash if last is not None and not last.sent_back else None
         faults = FaultList() if found is None else await self._faults(found, ref)
         changed = "- A person changed the plan before its steps began" if PERSON_EDIT_REASON in reasons.values() else ""
-        told = render_oversight_lines(progress.revisions, reasons, progress.reviews, faults)
+        made = (*progress.reviews, *progress.judgements)
+        told = render_oversight_lines(progress.revisions, reasons, made, faults)
         return "\n".join(filter(None, [changed, told]))
 
     async def _render_questions(self, ref: TaskRef, progress: TaskProgress) -> str:
@@ -419,6 +424,13 @@ class ReportPublisher:
             elif (page := pages.get(name)) is not None:
                 cited.setdefault(page.url, CitedSource(page.url, page.blob, about, retrieved=page.retrieved))
         return render_document_versions([*cited.values()])
+
+    async def _load_judged_sentences(self, ref: TaskRef, progress: TaskProgress) -> JudgedSentences:
+        """Load the newest verdicts of a model on the report's sentences; none if no model was asked."""
+        found = progress.judgements[-1].verdicts_hash if progress.judgements else None
+        if found is None:
+            return JudgedSentences()
+        return JudgedSentences.model_validate_json(await self.store.get_text(found, ref.scope))
 
     async def _faults(self, found: str, ref: TaskRef) -> FaultList:
         """Load the faults of a review."""

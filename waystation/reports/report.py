@@ -34,7 +34,7 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.memory.passage_builder import UnindexedDocuments
-from waystation.planning.plan import PlanRevision, ReportReview
+from waystation.planning.plan import PlanRevision, ReportReview, SentenceJudgement
 from waystation.reports.sections import (
     ACCOUNT,
     CHECKED_BY_CODE,
@@ -118,6 +118,8 @@ class SentenceCounts(Value):
     undecided: int = 0
     with_absent_details: int = 0
     """Of the unsupported ones: those that state a figure, date or name that the cited lines do not contain."""
+    judged: int = 0
+    """Of all: those that a model decided, because code could not."""
 
     @property
     def total(self) -> int:
@@ -474,7 +476,8 @@ def _cited_sentences_section(apparatus: ReportAppendix) -> str:
     if counts.undecided:
         found.append(f"{counts.undecided:,} could not be decided (marked {UNDECIDED_SENTENCE_MARK})")
     compared = f"{COMPARED_BY_CODE}{format_count(counts.total, 'cited sentence')} with the cited lines"
-    said = f"{compared}: {', '.join(found)}.\n{NOT_JUDGED}"
+    judged = f" A model decided {counts.judged:,} of them, because code could not." if counts.judged else ""
+    said = f"{compared}: {', '.join(found)}.{judged}\n{NOT_JUDGED}"
     return "\n\n".join(filter(None, [CITED_SENTENCES, said, apparatus.remarks]))
 
 
@@ -699,7 +702,10 @@ def render_fault_list(faults: Sequence[ReportFault]) -> str:
 
 
 def render_oversight_lines(
-    revisions: Sequence[PlanRevision], reasons: Mapping[int, str], reviews: Sequence[ReportReview], faults: FaultList
+    revisions: Sequence[PlanRevision],
+    reasons: Mapping[int, str],
+    reviews: Sequence[ReportReview | SentenceJudgement],
+    faults: FaultList,
 ) -> str:
     """Render lines of a Markdown list; empty if nothing was reviewed. `reasons`: by version of the plan."""
     lines = [" ".join(filter(None, [f"- {one.text}", reasons.get(one.version or 0, "")])) for one in revisions]

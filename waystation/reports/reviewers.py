@@ -260,7 +260,7 @@ def render_cited_claims(text: str, documents: Mapping[str, CitedDocument]) -> Sa
     Returns:
         None if no claim cites lines that exist.
     """
-    claims = [claim for claim in extract_claims(text) if _list_cited_lines(claim, documents)]
+    claims = [claim for claim in extract_claims(text) if list_cited_lines(claim, documents)]
     count = min(MAX_CITED_CLAIMS, len(claims))
     sample = [claims[place * len(claims) // count] for place in range(count)]
     if not sample:
@@ -268,12 +268,12 @@ def render_cited_claims(text: str, documents: Mapping[str, CitedDocument]) -> Sa
     lines = [
         line
         for number, claim in enumerate(sample, 1)
-        for line in (f"{number}. {_short(claim.text)}", *_list_cited_lines(claim, documents))
+        for line in (f"{number}. {_short(claim.text)}", *list_cited_lines(claim, documents))
     ]
     return wrap_untrusted("cited", *lines, shown=str(count), total=str(len(claims)), note=CITED_NOTE)
 
 
-def _list_cited_lines(claim: Claim, documents: Mapping[str, CitedDocument]) -> list[str]:
+def list_cited_lines(claim: Claim, documents: Mapping[str, CitedDocument]) -> list[str]:
     """Return each citation of a claim with its lines, as many characters as one claim may have."""
     room, shown = MAX_CITED_CHARACTERS, list[str]()
     for citation in claim.citations:

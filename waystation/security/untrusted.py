@@ -75,7 +75,7 @@ PROMPT_TAGS = frozenset({
     *("passage", "toldmeanwhile"),
     *("foreign", "webpage", "webresults", "summary", "reminder", "platform", "subagent"),
     *("plan", "found", "room", "draft", "checked", "query", "status", "siblings", "failed"),
-    *("findings", "analysis", "notes", "length", "cited"),
+    *("findings", "analysis", "notes", "length", "cited", "sentences"),
     *("conversation", "wishes", "earlierconversation", "ledger", "restoredfiles", "restoredfile"),
 })  # fmt: skip
 """Names of the tags in prompts, in letters alone."""

@@ -356,7 +356,7 @@ def _step(step: StepView) -> str:
 
 
 def _oversight(view: TaskView) -> str:
-    return "\n".join(f"- {one.text}" for one in (*view.revisions, *view.reviews))
+    return "\n".join(f"- {one.text}" for one in (*view.revisions, *view.reviews, *view.judgements))
 
 
 def _budget(view: TaskView) -> str:

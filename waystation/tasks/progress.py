@@ -119,6 +119,7 @@ def build_task_progress(
         reused=state.reused,
         revisions=state.oversight.revisions,
         reviews=state.oversight.reviews,
+        judgements=state.oversight.judgements,
         notes=(*state.notes, *state.shown_warnings),
         privacy=privacy,
         report=state.report,
@@ -197,6 +198,7 @@ def _newest(progress: TaskProgress, count: int) -> TaskProgress:
         reports=_last(progress.reports, max(1, count)),
         revisions=_last(progress.revisions, count),
         reviews=_last(progress.reviews, count),
+        judgements=_last(progress.judgements, count),
         notes=(*map(_cut, _last(progress.notes, count)), TRUNCATION_NOTE),
     )
 

@@ -1,6 +1,6 @@
 """Oversight of a task: when plans are approved and revised and reports reviewed, what that may cost, and its effect.
 
-Planning, revisions and reviews share a part of the task's budget, reserved from the start.
+Planning, revisions, reviews and judgements share a part of the task's budget, reserved from the start.
 """
 
 from datetime import datetime
@@ -19,7 +19,9 @@ from waystation.planning.plan import (
     PlanEditResult,
     ReportReview,
     RevisionResult,
+    SentenceJudgement,
     compute_shares_with_reserves,
+    make_judge_id,
     make_review_id,
     make_revision_id,
 )
@@ -32,8 +34,8 @@ OVERSIGHT_BUDGET_DIVISOR = 10
 
 
 def reserve_oversight_budget(state: TaskState, planning: RunUsage, config: TaskConfig) -> TaskState:
-    """Reserve what planning left of its share for revisions and reviews, before the steps get theirs."""
-    if not (config.revisions or config.reviews):
+    """Reserve what planning left of its share for revisions, reviews and judgements, before the steps get theirs."""
+    if not (config.revisions or config.reviews or config.judge_model):
         return state
     state = state.with_planning_cost(planning)
     left = state.account.limit.divide_by(OVERSIGHT_BUDGET_DIVISOR).remaining_after(planning.spent)
@@ -174,6 +176,52 @@ def apply_review(state: TaskState, made: ReviewResult) -> TaskState:
         account=account,
         runs={**state.runs, step_id: run.reopen_run(share)},
         oversight=oversight.replace(times_sent_back=oversight.times_sent_back + 1, fixing_faults=True),
+    )
+
+
+class JudgeRequest(Value):
+    """One judgement of the report's cited sentences. Running it again gives the same result and asks nothing twice."""
+
+    ref: TaskRef
+    number: int
+    model: str
+    effort: Effort | None = None
+    limit: Limit
+    """What it may spend."""
+    prices: tuple[Price, ...] = ()
+
+
+class JudgeResult(Value):
+    """Result of a judgement."""
+
+    judgement: SentenceJudgement
+    totals: RunUsage
+    notes: tuple[str, ...] = ()
+
+
+def is_judgement_due(state: TaskState, config: TaskConfig) -> bool:
+    """Return whether a model is to judge the sentences of a complete report that code cannot decide."""
+    return bool(config.judge_model) and is_review_due(state)
+
+
+def build_judge_request(state: TaskState, ref: TaskRef, config: TaskConfig) -> JudgeRequest:
+    """Build the next judgement of a complete report."""
+    return JudgeRequest(
+        ref=ref,
+        number=len(state.oversight.judgements) + 1,
+        model=config.judge_model,
+        effort=config.judge_effort,
+        limit=compute_oversight_limit(state),
+        prices=config.default.prices,
+    )
+
+
+def apply_judgement(state: TaskState, made: JudgeResult) -> TaskState:
+    """Store the judgement and book its cost."""
+    state = book_oversight_cost(state, make_judge_id(made.judgement.number), made.totals)
+    judgements = (*state.oversight.judgements, made.judgement)
+    return state.replace(
+        oversight=state.oversight.replace(judgements=judgements), notes=merge_unique(state.notes, made.notes)
     )
 
 

@@ -46,7 +46,7 @@ UNFIT_SHARES_NOTE = "The shares of the plan's steps do not fit the task's budget
 TASK_LEVEL, SESSION_LEVEL = "The task", "The session"
 """Names of the levels above the agents, as in warnings."""
 OVERSIGHT_RESERVATION = "(oversight)"
-"""Key of the reservation for revisions and reviews in the task's account; no step has this name."""
+"""Key of the reservation for oversight in the task's account; no step has this name."""
 
 
 class TaskState(Value):

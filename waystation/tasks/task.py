@@ -33,7 +33,7 @@ from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 from waystation.memory.passages import MemoryScope
 from waystation.models.profiles import Effort
-from waystation.planning.plan import PLANNING_ID, PlanRevision, ReportReview
+from waystation.planning.plan import PLANNING_ID, PlanRevision, ReportReview, SentenceJudgement
 from waystation.privacy.policy import RedactionPolicy
 from waystation.security.untrusted import ServerNames, is_blank
 
@@ -211,6 +211,9 @@ class TaskConfig(AgentConfigByRole):
     review_model: str = ""
     """By default the planning model."""
     review_effort: Effort | None = None
+    judge_model: str = ""
+    """Empty: no model judges the cited sentences that code cannot decide."""
+    judge_effort: Effort | None = None
     revisions: int = 0
     """Maximum number of plan revisions after the research."""
     revision_percent: int | None = None  # Percentage of the budget for new steps that needs no approval; None: any.
@@ -366,7 +369,7 @@ class TaskProgress(Value):
     steps: tuple[StepProgress, ...] = ()
     budget: BudgetProgress
     totals: RunUsage = RunUsage()
-    """Usage of all agents, planning, revisions and reviews together."""
+    """Usage of all agents, planning, revisions, reviews and judgements together."""
     legs: int = 0
     compactions: tuple[AgentCompaction, ...] = ()
     """The newest compactions of each agent, oldest first."""
@@ -383,6 +386,7 @@ class TaskProgress(Value):
     reused: ReusedWork | None = None
     revisions: tuple[PlanRevision, ...] = ()
     reviews: tuple[ReportReview, ...] = ()
+    judgements: tuple[SentenceJudgement, ...] = ()
     notes: tuple[str, ...] = ()
     privacy: RedactionPolicy | None = None
     """How much is redacted; None if unknown."""

@@ -35,7 +35,7 @@ from waystation.kernel.usage import Usage
 from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.ports import Embedder, Memory
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.planning.plan import PLANNING_ID, PlanRevision, PlanVersion, ReportReview
+from waystation.planning.plan import PLANNING_ID, PlanRevision, PlanVersion, ReportReview, SentenceJudgement
 from waystation.privacy.policy import PLACEHOLDER_PATTERN, RedactionPolicy
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.approvals import AnswerOrigin
@@ -518,6 +518,28 @@ class ReportReviewView(Value):
         return cls(number=review.number, faults=review.faults, sent_back=review.sent_back, text=review.text)
 
 
+class SentenceJudgementView(Value):
+    """A model's verdicts on the cited sentences that code could not decide, in numbers."""
+
+    number: int
+    supported: int
+    unsupported: int
+    undecided: int
+    text: str
+    """The result in a sentence."""
+
+    @classmethod
+    def from_judgement(cls, judgement: SentenceJudgement) -> Self:
+        """Build it without the reference to the verdicts."""
+        return cls(
+            number=judgement.number,
+            supported=judgement.supported,
+            unsupported=judgement.unsupported,
+            undecided=judgement.undecided,
+            text=judgement.text,
+        )
+
+
 class ReportVersionView(Value):
     """A version of the report. Later versions, after a rewind, do not replace it."""
 
@@ -638,7 +660,7 @@ class TaskView(Value):
     """Models by role, if they differ."""
     budget: TaskBudgetView
     usage: UsageView
-    """Of all agents, planning, revisions and reviews together."""
+    """Of all agents, planning, revisions, reviews and judgements together."""
     cost_usd: float | None
     """Null if a model without a known price was used."""
     possibly_billed: ShownAmount
@@ -669,6 +691,7 @@ class TaskView(Value):
     revisions: tuple[PlanRevision, ...]
     """Revisions of the plan after the research."""
     reviews: tuple[ReportReviewView, ...]
+    judgements: tuple[SentenceJudgementView, ...]
     reports: tuple[ReportVersionView, ...]
     """All stored versions of the report, oldest first."""
     reused_work: ReusedWork | None
@@ -715,6 +738,7 @@ class TaskView(Value):
             compaction_totals=_sum_compactions_by_agent(progress),
             revisions=progress.revisions,
             reviews=tuple(map(ReportReviewView.from_review, progress.reviews)),
+            judgements=tuple(map(SentenceJudgementView.from_judgement, progress.judgements)),
             reports=tuple(map(ReportVersionView.from_version, progress.report_versions)),
             reused_work=progress.reused,
             notes=progress.notes,

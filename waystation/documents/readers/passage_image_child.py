@@ -5,6 +5,7 @@
 import ctypes
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice, pairwise
 from math import sqrt
 from typing import NamedTuple, Protocol, cast
@@ -14,7 +15,7 @@ from pypdfium2 import PdfDocument, PdfiumError, raw
 from waystation.documents.documents import CELL_SEPARATOR
 from waystation.documents.readers.extraction import MAX_FILE_BYTES, UnreadableFileError, is_picture
 from waystation.documents.readers.glyph_order import iter_reading_order
-from waystation.documents.readers.ocr import is_installed, read_picture
+from waystation.documents.readers.ocr import PageReadingResult, is_installed, read_picture
 from waystation.documents.readers.page_layout import Corner, find_reading_order
 from waystation.documents.readers.passage_image import MAX_PIXELS, PassageImageHeader, PassageImageRequest
 from waystation.documents.readers.pdf import UNKNOWN, RenderedDocument, render_page_picture
@@ -175,6 +176,12 @@ def _draw_picture(content: bytes, request: PassageImageRequest) -> _DrawnPage | 
     return _DrawnPage(rows, *size, _find_recognised_boxes(picture, request, scale))
 
 
+@lru_cache(maxsize=8)
+def _read_page(picture: PagePicture) -> PageReadingResult:
+    """Recognise a page once for all of its passages: it takes seconds, and a report cites a page several times."""
+    return read_picture(picture)
+
+
 def _find_recognised_boxes(picture: PagePicture, request: PassageImageRequest, scale: float) -> list[_Box]:
     """Return where the pieces of recognised text with the words are; none without the extra `ocr`, or for other text.
 
@@ -182,7 +189,7 @@ def _find_recognised_boxes(picture: PagePicture, request: PassageImageRequest, s
     """
     if not request.is_recognised or not is_installed():
         return []
-    reading = read_picture(picture)
+    reading = _read_page(picture)
     signs, numbers = "", list[int]()
     for number in find_reading_order(reading.pieces):
         text = _fold_cells(reading.pieces[number][0])
