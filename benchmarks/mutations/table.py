@@ -220,7 +220,8 @@ MUTATIONS = (
     ),
     Mutation(
         "redaction", "what could not be kept goes on", f"{AGENTS}/redaction.py",
-        'raise RedactionFailed(f"the replaced values cannot be stored, so nothing is sent: {error}") from error',
+        'raise RedactionFailed(\n                    f"nothing is sent, because the originals of '
+        'placeholders cannot be stored: {error}"\n                ) from error',
         "return settled", ("tests/privacy/test_vault.py",),
     ),
     # --------------------------------------------------------------------------------------------------- tenants

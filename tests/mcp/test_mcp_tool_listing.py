@@ -47,13 +47,17 @@ def test_the_config_file_says_which_tools_ask(ask: ToolApprovalMode, asking: lis
     assert [spec.tool for spec in specs if spec.requires_approval] == asking
 
 
+NO_OBJECT = (
+    "the top level of its schema must have the type object, and none of oneOf, anyOf and allOf: models accept no other "
+    "schema"
+)
 REFUSED: list[tuple[dict[str, JsonValue], str]] = [
     (
         {"type": "object", "description": "x" * 1_000_000},
         "its schema has 1,000,037 characters; at most 16,000 are accepted",
     ),
-    ({"type": "string"}, "its schema does not describe exactly one object, which models require"),
-    ({"type": "object", "anyOf": [{}]}, "its schema does not describe exactly one object, which models require"),
+    ({"type": "string"}, NO_OBJECT),
+    ({"type": "object", "anyOf": [{}]}, NO_OBJECT),
     ({"type": "object", "properties": {"a b": {}}}, "its schema has an argument name that models do not accept"),
     ({"type": "object", "properties": {"a": {"type": "text"}}}, "its schema is not valid JSON Schema"),
     (

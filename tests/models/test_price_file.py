@@ -195,7 +195,7 @@ def test_the_command_lists_prices_with_day_and_source_and_names_models_in_use_wi
     monkeypatch.setenv("WAYSTATION_ROLES__WRITING__MODEL", "meta/llama")
     assert run(["prices"]) == 0
     shown = capsys.readouterr()
-    assert "claude-sonnet-5-5: $2 in, $10 out, cache $2.50 written, $0.10 read" in shown.out
+    assert "claude-sonnet-5-5: $2 in, $10 out, $2.50 cache write, $0.10 cache read" in shown.out
     assert shown.out.count("claude-sonnet-4-6") == 1, "what held before is not told"
     assert PRICES[0].source in shown.out
     assert shown.err == "Models without a known price at their endpoint: meta/llama\n"

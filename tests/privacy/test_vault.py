@@ -126,7 +126,7 @@ async def closed_vault(store: SqlStore, vault: SqlVault) -> AsyncIterator[SqlVau
 async def test_nothing_is_redacted_where_the_vault_cannot_be_written(closed_vault: SqlVault) -> None:
     redactor = keeping(closed_vault)
     assert await redacted(redactor, "nothing private") == "nothing private"
-    with pytest.raises(RedactionFailed, match="cannot be stored, so nothing is sent") as no:
+    with pytest.raises(RedactionFailed, match="nothing is sent, because the originals") as no:
         await redacted(redactor, f"{ADA} wrote it.")
     assert ADA not in str(no.value)
 

@@ -131,7 +131,7 @@ class VaultPlaceholderFactory:
                 taken = await self.vault.store_originals(tenant, waiting, session)
             except StoreError as error:
                 raise RedactionFailed(
-                    f"the originals of placeholders cannot be stored, so nothing is sent: {error}"
+                    f"nothing is sent, because the originals of placeholders cannot be stored: {error}"
                 ) from error
             for one in waiting:
                 if one.fingerprint not in taken:

@@ -379,7 +379,7 @@ def approve(
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Approve a request for more budget, a tool call or a plan.
+    """Approve a request for more budget, for a tool call or for a plan.
 
     A granted amount is added to the task's budget. To approve a tool call, name its request with
     `--request`; the approval is for that one call.
@@ -412,7 +412,7 @@ def deny(
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Deny a request for more budget, a tool call or a plan.
+    """Deny a request for more budget, for a tool call or for a plan.
 
     An agent without more budget delivers what it has. After a denied tool call, it continues without the call.
     """

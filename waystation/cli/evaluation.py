@@ -102,7 +102,8 @@ def evaluate_reports(
         tuple[str, str] | None,
         typer.Option(
             metavar="A B",
-            help="Two configurations, each given as a result of --keep (.json), a settings file (.toml) or a model.",
+            help="Two configurations. Each is a file written by --keep (.json), a settings file (.toml) or the name of "
+            "a model.",
         ),
     ] = None,
     least: Annotated[

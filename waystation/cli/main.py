@@ -57,8 +57,8 @@ GROUPS = {
     },
     "Approvals": {
         "approvals": CommandInfo("approvals", "List the requests that wait for an answer."),
-        "approve": CommandInfo("approvals", "Approve a request for more budget, a tool call or a plan."),
-        "deny": CommandInfo("approvals", "Deny a request for more budget, a tool call or a plan."),
+        "approve": CommandInfo("approvals", "Approve a request for more budget, for a tool call or for a plan."),
+        "deny": CommandInfo("approvals", "Deny a request for more budget, for a tool call or for a plan."),
         "deliver": CommandInfo("approvals", "End a task now, with a report of its results so far."),
     },
     "Results and costs": {

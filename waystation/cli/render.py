@@ -597,7 +597,7 @@ def format_prices(known: Sequence[Price]) -> str:
 def _price_text(price: Price) -> str:
     since = "" if price.since == date.min else f" from {price.since} on"
     rates, longer = price.rates, price.long_prompts
-    cached = f"cache {_rate(rates.cache_write)} written, {_rate(rates.cache_read)} read"
+    cached = f"{_rate(rates.cache_write)} cache write, {_rate(rates.cache_read)} cache read"
     dearer = (
         "" if longer is None else f"; if the prompt has more than {longer.over:,} tokens, {_in_and_out(longer.rates)}"
     )

@@ -115,7 +115,9 @@ def add(
     overlap: Annotated[
         Overlap,
         typer.Option(
-            metavar="ACTION", help="If a run is due during another run: skip, buffer-one, buffer-all or allow-all."
+            metavar="ACTION",
+            help="What to do if a run is due while another one is in progress: skip, buffer-one, buffer-all or "
+            "allow-all.",
         ),
     ] = "skip",
     catch_up: Annotated[

@@ -220,7 +220,7 @@ class Client:
 
         Raises:
             BadInput: As `prepare_task`.
-            RequestConflict: The id was used for another question, other documents or another configuration.
+            RequestConflict: The id was used for another question, other documents or other options.
             Unreachable: It is unknown whether the task was accepted.
         """
         from waystation.client.submission import submit_stored_task  # noqa: PLC0415

@@ -359,7 +359,7 @@ async def compare_documents(
     known = await store.list_documents(task.task_id, task)
     sources = {one.source: one for one in known if one.source}
     if any(one.source not in sources for one in loaded.unread):
-        raise BadInput("the task's documents have changed in the meantime: send your documents again")
+        raise BadInput("the task's documents have changed since yours were read: send your documents again")
     found, texts = _found(loaded, sources)
     names = resolve_document_names((one.name for one in found), (one.name for one in known))
     documents = tuple(one.replace(name=names[one.name]) for one in found)

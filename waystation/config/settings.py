@@ -279,8 +279,9 @@ class Settings(
     )
     tenant_weights: Annotated[dict[str, TenantWeight], NoDecode, WrittenTable] = Field(
         default={},
-        description="Weight of each tenant, by name, when several tenants wait for workers. Default: 1. With weight 2, "
-        "a tenant gets twice the share of a tenant with weight 1. In the config file: [tenant_weights].",
+        description="Weight of each tenant, by name, when tasks of several tenants wait for workers. Default: 1. With "
+        "weight 2, a tenant gets twice the share of the workers' time that a tenant with weight 1 gets. In the config "
+        "file: [tenant_weights].",
     )
     stop_grace: float | None = Field(
         default=None,

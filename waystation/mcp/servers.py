@@ -159,7 +159,10 @@ def _unusable(schema: dict[str, JsonValue]) -> str:
     if size > SCHEMA_CHARACTERS:
         return f"its schema has {size:,} characters; at most {SCHEMA_CHARACTERS:,} are accepted"
     if schema.get("type") != "object" or any(choice in schema for choice in _CHOICES):
-        return "its schema does not describe exactly one object, which models require"
+        return (
+            "the top level of its schema must have the type object, and none of oneOf, anyOf and allOf: models accept "
+            "no other schema"
+        )
     properties = schema.get("properties", {})
     if isinstance(properties, dict) and not all(map(_PROPERTY.fullmatch, properties)):
         return "its schema has an argument name that models do not accept"

@@ -38,7 +38,7 @@ HARBOUR_DEPTH = ToolSpec(
     description="Returns the depth of one harbour. Call it once for each harbour.",
     input_schema={"type": "object", "properties": {"harbour": {"type": "string"}}, "required": ["harbour"]},
 )
-_SYSTEM = "You look depths up with the tool. Do not guess them."
+_SYSTEM = "Look up depths with the tool. Do not guess them."
 _ONE, _TWO = "How deep is the harbour of Nordvik?", "How deep are the harbours of Nordvik and of Osthamn? Ask for both."
 OVERFLOW_WORDS = "longer than the model's window"
 """Words of our own error for it."""
@@ -133,7 +133,11 @@ class ProbeRunner:
             self.found |= {"streams": True, **_left_out(caches=caches, binds=binds)}
             self._note("streaming", "fits", f"a complete stream with the stop reason {reply.stop}")
             if not caches:
-                self._note("cache marks", "worked around", "the endpoint refuses cache marks, so nothing is cached")
+                self._note(
+                    "cache marks",
+                    "worked around",
+                    "the endpoint refuses cache marks (`cache_control`), so nothing is cached",
+                )
             if not binds:
                 self._note(
                     "thinking",
@@ -227,7 +231,7 @@ class ProbeRunner:
         if read:
             self.found["caches"] = True
         finding = (
-            "cached input is read and reported"
+            "the endpoint reads input from its cache, and reports it"
             if read
             else "no cached input is reported, so each prompt costs its full price"
         )

@@ -352,7 +352,8 @@ class PlanChange(Value):
 
     add: tuple[Step, ...] = Field(
         default=(),
-        description="New steps. The next analysis, or else the report, waits for them: do not change its needs.",
+        description="New steps. If no step needs a new research step, code adds it to the needs of the next analysis, "
+        "or of the report if no analysis is left. You need not change these needs.",
     )
     drop: tuple[str, ...] = Field(default=(), description="Ids of steps that are not worth doing any more.")
     change: tuple[StepChange, ...] = Field(default=(), description="Steps whose goal, title or needs change.")

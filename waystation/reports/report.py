@@ -550,8 +550,8 @@ def _compactions(task: TaskView) -> list[str]:
 
 FaultKind = Literal["citation", "uncited", "uncovered", "contradiction", "unsupported", "form"]
 """citation: it failed the check, which only code says; uncited: a claim has no citation; uncovered: something asked for
-is not answered; contradiction: documents disagree and the report does not say so; unsupported: what is cited says
-something else, or less; form: it is not what was asked for.
+is not answered; contradiction: documents disagree and the report does not say so; unsupported: what is cited does
+not say what the report says, or says less; form: it is not what was asked for.
 """
 MAX_FAULT_CHARACTERS = 400
 """Maximum characters of one fault."""

@@ -296,8 +296,8 @@ class JudgedFault(Value):
 
     kind: Literal["uncited", "uncovered", "contradiction", "unsupported", "form"] = Field(
         description="uncited: a claim has no citation; uncovered: something asked for is not answered; contradiction: "
-        "documents disagree and the report does not say so; unsupported: a finding or the cited lines say something "
-        "else, or less; form: the form is not what was asked for."
+        "documents disagree and the report does not say so; unsupported: the finding or the cited lines do not say "
+        "what the report says, or say less; form: the form is not what was asked for."
     )
     text: str = Field(
         min_length=1,

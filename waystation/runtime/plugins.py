@@ -161,7 +161,12 @@ def _enabled(name: str, by_name: Mapping[str, Sequence[InstalledPlugin]]) -> Seq
         )
     if len(packages) > 1 or len(found) > len(_distinct(one.group for one in found)):
         places = ", ".join(f"{one.package} ({one.entry_point.value})" for one in found)
-        raise BadInput(f"there is more than one plug-in {name}: {places}. Uninstall all but one of these packages")
+        remedy = (
+            "Uninstall all but one of these packages"
+            if len(packages) > 1
+            else f"Remove {name} from WAYSTATION_PLUGINS, or uninstall the package"
+        )
+        raise BadInput(f"there is more than one plug-in {name}: {places}. {remedy}")
     return found
 
 

@@ -129,7 +129,7 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
 
 def format_minimum_grant(approval: ApprovalView) -> str:
     """Format the smallest useful grant, and what a smaller one does; follows `minimum`."""
-    return f"{format_amount(approval.needed)}; with less, the agent cannot make its next call, and asks again"
+    return f"{format_amount(approval.needed)}; if you grant less, the agent cannot make its next call and asks again"
 
 
 def format_step_progress(approval: ApprovalView) -> str:

@@ -304,7 +304,7 @@ APPROVAL = TaskSignalDefinition(
     ApproveInput,
     _approve,
     (
-        "Approve a request for budget, a tool call or a plan: "
+        "Approve a request for budget, for a tool call or for a plan: "
         '{"request_id": "research-1-1", "tokens": 20000, "by": "your name", "note": "why"}. Without "tokens", the '
         "requested amount is granted."
     ),
@@ -315,7 +315,7 @@ DENIAL = TaskSignalDefinition(
     DenyInput,
     _deny,
     (
-        'Deny a request for budget, a tool call or a plan: {"request_id": "research-1-1", "finish": "partial", '
+        'Deny a request for budget, for a tool call or for a plan: {"request_id": "research-1-1", "finish": "partial", '
         '"by": "your name", "note": "why"}. With "partial", the agent delivers what it has, or continues without the '
         'tool call. With "cancel", the task is cancelled.'
     ),

@@ -93,8 +93,7 @@ class SqlTaskRepository(SqlRepository):
     async def register_task(self, row: TaskRow, documents: Sequence[SourceDocument]) -> bool:
         """Store a new task with its documents. Return False if the same request exists already.
 
-        Raises RequestConflict if the request ID was used for another question, other documents or another
-        configuration.
+        Raises RequestConflict if the request ID was used for another question, other documents or other options.
         """
         # Large texts are hashed before the transaction, while others can write.
         return await self._register(row, documents, [make_document(source) for source in documents])
@@ -261,7 +260,7 @@ async def require_same_request(connection: AsyncConnection, row: TaskRow, digest
     if (await connection.execute(known)).scalar_one_or_none() != digest:
         raise RequestConflict(
             f"the request id {row.request.request_id!r} was already used in this session with another "
-            "question, other documents or another configuration: use a new request id"
+            "question, other documents or other options: use a new request id"
         )
 
 

@@ -361,7 +361,7 @@ class ToolCallView(Value):
 
 
 class ApprovalView(Value):
-    """A request for budget, a tool call or a plan, with its answer."""
+    """A request for budget, for a tool call or for a plan, with its answer."""
 
     request_id: str
     agent: str

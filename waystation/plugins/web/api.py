@@ -243,13 +243,13 @@ async def post_fork(
 
 @v1.post("/tasks/{task}/approve")
 async def post_approve(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: Grant) -> AnswerResult:
-    """Approve a request for budget, one tool call or a plan. Returns 409 if it was answered before."""
+    """Approve a request for budget, for one tool call or for a plan. Returns 409 if it was answered before."""
     return raise_if_refused(await grant_task_request(client, task, body, principal))
 
 
 @v1.post("/tasks/{task}/deny")
 async def post_deny(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: Denial) -> AnswerResult:
-    """Deny a request for budget, one tool call or a plan. Returns 409 if it was answered before."""
+    """Deny a request for budget, for one tool call or for a plan. Returns 409 if it was answered before."""
     return raise_if_refused(await deny_task_request(client, task, body, principal))
 
 

@@ -126,7 +126,8 @@ async def submit_research(
         Field(description="Length of the report. By default, it depends on the number of findings."),
     ] = None,
     servers: Annotated[
-        ServerNames | None, Field(description="Names of allowed tool servers; if omitted, the default servers.")
+        ServerNames | None,
+        Field(description="Names of the tool servers that the task may use; if omitted, the default servers."),
     ] = None,
     skills: Annotated[tuple[str, ...], Field(description="Names of skills that the agents follow.")] = (),
     request_id: Annotated[

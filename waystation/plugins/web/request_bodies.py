@@ -227,7 +227,9 @@ class NewSchedule(EagerValue):
         max_length=60,
         description="Name of the schedule: lower-case letters, digits and hyphens; default: a generated name.",
     )
-    overlap: Overlap = Field(default="skip", description="What happens if a run is due during another run.")
+    overlap: Overlap = Field(
+        default="skip", description="What happens if a run is due while another one is in progress."
+    )
     instructions: str = Field(default="", max_length=100_000, description="Instructions for the agents.")
     accept: tuple[str, ...] = Field(default=(), description="Criteria that each report must meet.")
     length: ReportLength | None = Field(default=None, description="Length of the reports.")
@@ -790,7 +792,7 @@ def _stay_in_bounds(name: str, value: object) -> None:
 def _amount_in_bounds(name: str, value: Limit | Amount) -> None:
     amounts = [one for one in (value.tokens, value.micro_usd) if one is not None]
     if not all(0 <= one <= MAX_NUMBER for one in amounts):
-        raise BadInput(f"{name}: give an amount from 0 to {MAX_NUMBER:,}")
+        raise BadInput(f"{name}: give an amount from 0 to {MAX_NUMBER:,} tokens or ${MAX_NUMBER // 10_000 / 100:,.2f}")
 
 
 def _of_tenant(request: TaskRequest, principal: Principal) -> TaskRequest:
