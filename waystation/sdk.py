@@ -149,9 +149,7 @@ class AsyncWaystation:
         client = self._get_client()
         documents = loaded.documents if loaded is not None else await client.get_session_documents(request.session)
         if not documents:
-            raise BadInput(
-                "give documents to work on (docs=[…]), or the session of an earlier task to use its documents"
-            )
+            raise BadInput("give documents to work on (docs=[…]), or name a session whose newest task has documents")
         return await self.task((await client.submit(request, documents)).task_id)
 
     async def task(self, task: TaskView | str) -> TaskView:

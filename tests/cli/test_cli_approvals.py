@@ -173,8 +173,8 @@ def test_an_answer_is_printed_with_the_request_and_the_agent_that_it_answers(
 
 def test_a_grant_under_what_the_next_call_may_need_is_warned_of() -> None:
     assert describe_insufficient_grant(Amount(tokens=899), ASKED, APPROVED) == (
-        "899 tokens may not be enough: the next call of research-1 may need 900 tokens. If the task has no unused "
-        "budget, the agent asks again"
+        "899 tokens may not be enough: the next call of research-1 may need 900 tokens. If the task has no budget "
+        "to spare, the agent asks again"
     )
 
 

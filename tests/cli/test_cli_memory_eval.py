@@ -70,7 +70,7 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
     assert said[0].startswith("5 messages, 2 sessions: 2 passages of ")
     assert said[0].endswith("bytes on average; redacted; embedder none")
     assert said[1] == "recall 1.00 within 1,000 tokens, 1.00 within 2,000 tokens"
-    assert said[3] == "questions with a missed message: 0 of 1"
+    assert said[3] == "questions with a message that was not found within 2,000 tokens: 0 of 1"
 
 
 @pytest.mark.parametrize(

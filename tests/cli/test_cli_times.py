@@ -81,5 +81,5 @@ def test_the_hour_that_happens_twice_is_told_apart(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("text", ["0001-01-01", "0001-01-01T00:00"])
 def test_a_time_before_the_calendar_of_utc_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadInput, match="--until: the time is before the year 1"):
+    with pytest.raises(BadInput, match="--until: in UTC, the time is before the year 1"):
         parse_moment(text, "--until", at(NOVEMBER, monkeypatch))

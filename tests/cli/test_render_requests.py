@@ -82,8 +82,8 @@ research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
              tokens reserved for 2 later steps
   left       158,800 tokens unspent in the task: 89,500 tokens reserved for
              other steps, 500 tokens for this agent, 68,800 tokens unreserved
-  minimum    900 tokens; if you grant less, the agent cannot make its next call
-             and asks again
+  minimum    900 tokens; if you grant less, and the task has no budget to spare,
+             the agent cannot make its next call and asks again
   so far     3 notes, which the draft contains
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add 30000

@@ -195,7 +195,7 @@ async def test_what_is_too_large_for_the_receiver_goes_in_smaller_parts_and_hold
 def test_credentials_that_nobody_has_are_refused_by_the_name_of_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PROVIDER, "nobody")
     with pytest.raises(
-        BadInput, match=f"{PROVIDER} .* names the credentials provider 'nobody', which no installed package provides"
+        BadInput, match=f"{PROVIDER} names the credentials provider 'nobody', which no installed package provides"
     ):
         create_span_exporter()
 

@@ -24,7 +24,8 @@ def test_what_people_see_of_a_paused_task() -> None:
 **research-2 asks for 30,000 tokens.** It has spent 29,500 of 30,000 tokens.
 
 - estimate for the requested amount: about 7 more calls at an average of 4,200 tokens, with room for the longest reply
-- minimum: 900 tokens; if you grant less, the agent cannot make its next call and asks again
+- minimum: 900 tokens; if you grant less, and the task has no budget to spare, the agent cannot make its \
+next call and asks again
 - when the agent asked, the task had spent 41,200 tokens, with 1 of 4 steps finished; 60,000 \
 tokens reserved for 2 later steps
 - so far: 3 notes
@@ -115,7 +116,7 @@ def test_a_request_for_dollars_is_shown_in_dollars() -> None:
     )
     shown = render_task_details(TaskView.from_progress(PAUSED_PROGRESS.replace(approvals=(asking,))))
     assert "**research-2 asks for $0.50.** It has spent $0.49 of $0.50.\n" in shown
-    assert "- minimum: $0.012; if you grant less, the agent cannot make its next call" in shown
+    assert "- minimum: $0.012; if you grant less, and the task has no budget to spare, the agent" in shown
     assert '{"request_id": "research-2-1", "usd": 0.5, "by": "name"}' in shown
 
 

@@ -269,13 +269,13 @@ class RedactionRetryPolicy:
             times.pop(key, None)
             kind = RedactionBlockedError if self.failure_mode == "pause" else RedactionAbandonedError
             raise kind(
-                f"a text ({destination}) could not be redacted in time in two attempts: submit shorter texts, or "
+                f"a text (for: {destination}) could not be redacted in time in two attempts: submit shorter texts, or "
                 "raise the setting redaction_seconds"
             )
         placeholder = make_failed_redaction(text, key, put_aside=True)
         if tried:
             _log.warning(
-                "a text (%s) could not be redacted in time in two attempts: %s replaces it",
+                "a text (for: %s) could not be redacted in time in two attempts: %s replaces it",
                 destination,
                 placeholder.text,
             )

@@ -68,7 +68,7 @@ def parse_procedures(row: AgentTask) -> tuple[Procedure | InvalidProcedure, ...]
     """Parse a task's procedures, with the reason for each that cannot be used."""
     given = row.request.procedures
     read = [parse_procedure(one) for one in given[:MAX_PROCEDURES]]
-    over = f"the task already has {MAX_PROCEDURES} others, the maximum"
+    over = f"the task already has {MAX_PROCEDURES} other procedures, which is the maximum"
     return (
         *reject_duplicate_names(read),
         *(InvalidProcedure(document=one.name, reason=over) for one in given[MAX_PROCEDURES:]),

@@ -198,7 +198,7 @@ def describe_insufficient_grant(amount: Amount | None, asked: ApprovalView, answ
         return ""
     return (
         f"{format_amount(amount)} may not be enough: the next call of {asked.agent} may need "
-        f"{format_amount(asked.needed)}. If the task has no unused budget, the agent asks again"
+        f"{format_amount(asked.needed)}. If the task has no budget to spare, the agent asks again"
     )
 
 

@@ -525,7 +525,7 @@ async def _server(settings: Settings) -> tuple[CheckResult, ...]:
         CheckResult(
             name="search attributes",
             ok=not missing,
-            finding="registered" if not missing else f"unusable: {', '.join(missing)}; tasks run without them",
+            finding=f"unusable: {', '.join(missing)}; tasks run without search attributes" if missing else "registered",
             needed=False,
         ),
         _fairness(target),

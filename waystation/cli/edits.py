@@ -98,7 +98,9 @@ def restore(
     agent: AgentOption,
     compaction: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Id of the compaction, or its first characters; default: list the ids."),
+        typer.Option(
+            metavar="ID", help="Id of the compaction, or the first characters of the id; default: list the ids."
+        ),
     ] = None,
     note: NoteOption = "",
     by: ByOption = None,

@@ -56,7 +56,9 @@ app = typer.Typer()
 @app.command("forget")
 def forget_tasks(
     session: Annotated[str | None, typer.Option(metavar="NAME", help="All tasks of this session.")] = None,
-    task: Annotated[str | None, typer.Option(metavar="TASK", help="Id of one task, or its first characters.")] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TASK", help="Id of one task, or the first characters of the id.")
+    ] = None,
     all_of_tenant: Annotated[bool, typer.Option("--all-of-tenant", help="All tasks of this tenant.")] = False,
     before: Annotated[
         str | None,

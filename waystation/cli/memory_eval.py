@@ -218,6 +218,7 @@ async def _evaluated(
 def _told(found: EvaluationJson) -> str:
     """Format the result in a few lines."""
     recall = ", ".join(f"{one.recall:.2f} within {format_count(one.tokens, 'token')}" for one in found.recall)
+    largest = max(one.tokens for one in found.recall)
     private = "redacted" if found.redacted else "not redacted"
     return "\n".join(
         [
@@ -226,7 +227,7 @@ def _told(found: EvaluationJson) -> str:
             f"embedder {found.embedder}",
             f"recall {recall}",
             f"MRR {found.mrr:.2f}; {found.median_ms:,.1f} ms per question",
-            f"questions with a missed message: {len(found.missed):,} of {found.questions:,}"
-            + (" (--json lists them)" if found.missed else ""),
+            f"questions with a message that was not found within {format_count(largest, 'token')}: "
+            f"{len(found.missed):,} of {found.questions:,}" + (" (--json lists them)" if found.missed else ""),
         ]
     )

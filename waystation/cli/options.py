@@ -33,7 +33,7 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import to_utc
 from waystation.security.untrusted import sanitize_line
 
-TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task, or its first characters.")]
+TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task, or the first characters of the id.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys; messages go to stderr.")]
 AgentOption = Annotated[str, typer.Option("--agent", metavar="AGENT", help="Id of the agent's step, like research-1.")]
 RequestsOption = Annotated[
@@ -108,7 +108,8 @@ ThenOption = Annotated[
     typer.Option(
         "--then",
         metavar="ACTION",
-        help="When --answer-by has passed: partial (deliver what is done; default) or wait.",
+        help="What happens when --answer-by has passed: partial (default; deliver what is done) or wait (keep "
+        "waiting).",
     ),
 ]
 ModeOption = Annotated[

@@ -96,7 +96,8 @@ def add(
     ceiling: CeilingOption = None,
     top_up: TopUpOption = None,
     answer_by: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long each request waits for an answer, like 12h or 7d.")
+        str | None,
+        typer.Option(metavar="TIME", help="How long each approval request waits for an answer, like 12h or 7d."),
     ] = None,
     then: ThenOption = None,
     session: Annotated[

@@ -381,7 +381,9 @@ async def _restored(found: ReportWithImprint) -> ReportWithImprint:
 
 @app.command()
 def diff(
-    before: Annotated[str, typer.Argument(metavar="TASK", help="Id of the earlier task, or its first characters.")],
+    before: Annotated[
+        str, typer.Argument(metavar="TASK", help="Id of the earlier task, or the first characters of the id.")
+    ],
     after: Annotated[str, typer.Argument(metavar="TASK", help="Id of the later task.")],
     as_json: JsonOption = False,
 ) -> None:

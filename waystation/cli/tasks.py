@@ -102,7 +102,7 @@ def _tell_changes(answer: DocumentUpdateAnswer) -> None:
     for kind in ("changed", "added", "removed"):
         _name(kind, [change.name for change in answer.changes if change.kind == kind])
     if answer.not_given:
-        _name("not in --docs, kept (--remove-missing removes it)", answer.not_given)
+        _name("not in --docs, kept (to remove: --remove-missing)", answer.not_given)
     print_answer(answer.answer)
 
 

@@ -193,8 +193,8 @@ class RemoteClient(Client):
         Raises BadInput.
         """
         raise BadInput(
-            f"a draft of {task_id} is not available through WAYSTATION_SERVER: run the command on the machine of the "
-            f"store, without WAYSTATION_SERVER. `waystation show {task_id}` shows the progress"
+            f"a draft of {task_id} is not available through WAYSTATION_SERVER: unset WAYSTATION_SERVER and run the "
+            f"command on the machine that has the store. `waystation show {task_id}` shows the progress"
         )
 
     async def redact_file_previews(self, found: FilePreviews) -> FilePreviews:

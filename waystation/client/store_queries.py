@@ -29,8 +29,8 @@ def require_local_store(settings: Settings) -> None:
     """Raise BadInput if the settings name another machine than the one that has the store."""
     if settings.server is not None:
         raise BadInput(
-            "this command needs the store and does not work through WAYSTATION_SERVER: run it on the machine of "
-            "the store, without WAYSTATION_SERVER"
+            "this command uses the store directly, so it does not work through WAYSTATION_SERVER: unset "
+            "WAYSTATION_SERVER and run the command on the machine that has the store"
         )
 
 

@@ -85,9 +85,7 @@ def build_restore_record(transcript: Transcript, compaction: str, record_id: str
     if not isinstance(record, MaskRecord) and (
         over := [r for r in covering if get_replacement(record).id in r.covered]
     ):
-        raise BadInput(
-            f"compaction {over[0].id} covers what compaction {record.id} produced: restore {over[0].id} first"
-        )
+        raise BadInput(f"compaction {over[0].id} covers what compaction {record.id} produced: undo {over[0].id} first")
     return RestoreRecord(id=record_id, record_id=record.id)
 
 

@@ -174,7 +174,7 @@ def to_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise ValueError("the time is before the year 1, or after the year 9999, in UTC") from None
+        raise ValueError("in UTC, the time is before the year 1 or after the year 9999") from None
 
 
 UtcMoment = Annotated[datetime, AfterValidator(to_utc)]

@@ -202,7 +202,9 @@ class ProbeRunner:
                 return
             cause = str(error)
         self.found["forces_tools"] = not cause
-        finding = f"{cause}; prompts ask for the tool instead" if cause else "the chosen tool is called"
+        finding = (
+            f"{cause}; Waystation asks for the tool in the prompt instead" if cause else "the chosen tool is called"
+        )
         self._note("forced choice", "worked around" if cause else "fits", finding)
 
     async def _parallel(self, chat: ChatModel) -> None:

@@ -217,8 +217,9 @@ async def _compare_with_memory(store: SqlStore, settings: Settings) -> None:
         raise StoreError(
             "this store was fully encrypted, but its database no longer says so: "
             "encryption was turned off from another machine, another database is in its place, or another "
-            "program has changed it. Restore the database from a backup, or accept it as it is with "
-            "`waystation store reseal --accept-refused`"
+            "program has changed it. Restore the database from a backup, or accept it with "
+            "`waystation store reseal --accept-refused`. If you turned encryption off, first set "
+            "WAYSTATION_ENCRYPT_AT_REST=false on this machine, too: otherwise, the command may encrypt the store again"
         )
     checks = [compute_key_check(key) for key in load_known_keys(settings)]
     if checks and (seen := _seen_row_keys(settings, store_id)):
@@ -227,7 +228,7 @@ async def _compare_with_memory(store: SqlStore, settings: Settings) -> None:
             raise StoreError(
                 "this store was rewritten with a newer key, but its database no longer says so: another database "
                 "or an older backup is in its place, or another program has changed it. Restore a newer "
-                "backup, or accept it as it is with `waystation store reseal --accept-refused`"
+                "backup, or accept it with `waystation store reseal --accept-refused`"
             )
     # Only the check of a key that is here is remembered: the database could name anything, and it becomes a file name.
     known = store.row_key_check if store.row_key_check in checks else None

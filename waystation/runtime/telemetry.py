@@ -366,14 +366,20 @@ def _session() -> requests.Session:
     """Build the HTTP session, with the credentials provider that OpenTelemetry's variables name: the SDK would hide
     such a session from us.
     """
-    named = next(filter(None, map(os.environ.get, _CREDENTIALS)), None)
-    if named is None:
+    variable = next(filter(os.environ.get, _CREDENTIALS), None)
+    if variable is None:
         return requests.Session()
+    named = os.environ[variable]
     found = [one.load()() for one in entry_points(group="opentelemetry_otlp_credential_provider", name=named)]
-    if not found or not isinstance(found[0], requests.Session):
+    if not found:
         raise BadInput(
-            f"{' or '.join(_CREDENTIALS)} names the credentials provider {named!r}, which no installed package "
-            "provides: install a package with this provider"
+            f"{variable} names the credentials provider {named!r}, which no installed package provides: install a "
+            "package with this provider"
+        )
+    if not isinstance(found[0], requests.Session):
+        raise BadInput(
+            f"{variable} names the credentials provider {named!r}, which does not return a requests.Session: name "
+            "another provider"
         )
     return found[0]
 

@@ -129,7 +129,10 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
 
 def format_minimum_grant(approval: ApprovalView) -> str:
     """Format the smallest useful grant, and what a smaller one does; follows `minimum`."""
-    return f"{format_amount(approval.needed)}; if you grant less, the agent cannot make its next call and asks again"
+    return (
+        f"{format_amount(approval.needed)}; if you grant less, and the task has no budget to spare, the agent cannot "
+        "make its next call and asks again"
+    )
 
 
 def format_step_progress(approval: ApprovalView) -> str:

@@ -139,8 +139,8 @@ MAX_PROGRESS_BYTES = 160_000
 MAX_SHOWN_NOTE_CHARACTERS = 200
 """Maximum characters of a person's note in a bounded view."""
 TRUNCATION_NOTE = (
-    "The task is large, so this view leaves out its oldest closed requests, edits, notes, messages and "
-    "finished subagents. The audit trail contains all of these, and they are stored when the task ends."
+    "The task is large, so this view leaves out the oldest of its closed requests, edits of contexts, notes, messages "
+    "and finished subagents. All of them are stored when the task ends; `waystation show --json` then lists them."
 )
 
 

@@ -122,7 +122,9 @@ def _id(given: str) -> str:
 
 
 def _compaction_id(given: str) -> str:
-    return _of_signs(given, "-", "the id of a compaction, or its first characters, which `waystation show` prints")
+    return _of_signs(
+        given, "-", "the id of a compaction, or the first characters of the id, which `waystation show` prints"
+    )
 
 
 def _agent_id(given: str) -> str:
@@ -346,8 +348,8 @@ EDIT = TaskSignalDefinition(
     _edit,
     (
         "Change the context of a running agent when its current leg (a series of turns) ends: "
-        '{"action": "pin", "agent": "research-1", "message": "m4", "by": "your name"}. The actions are "pin", "unpin" '
-        'and "rewind" (with "message"), "restore" (with "compaction", the id of a compaction), and "compact".'
+        '{"action": "pin", "agent": "research-1", "message": "m4", "by": "your name"}. Actions: "pin", "unpin" or '
+        '"rewind", each with "message"; "restore" with "compaction", the id of a compaction; "compact".'
     ),
 )
 MESSAGE = TaskSignalDefinition(

@@ -31,7 +31,8 @@ def test_a_plan_shows_its_steps_with_what_each_may_spend_and_what_the_answers_do
 
 def test_a_request_for_money_says_what_the_smallest_grant_is_for_unless_money_is_not_what_is_missing() -> None:
     assert rows(PENDING_APPROVAL)["minimum"].startswith(
-        "900 tokens; if you grant less, the agent cannot make its next call and asks again"
+        "900 tokens; if you grant less, and the task has no budget to spare, the agent cannot make its next call and "
+        "asks again"
     )
     halted = rows(PENDING_APPROVAL.replace(reason="the key is not known"))
     assert halted["why"] == "the key is not known"

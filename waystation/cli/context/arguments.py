@@ -114,7 +114,8 @@ RereadableOption = Annotated[
     typer.Option(
         "--rereadable",
         metavar="NAME",
-        help="Tool that can be called again, so its old results are masked before a summary is made. Repeatable.",
+        help="Tool that can be called again, so its old results are masked before a summary is made. The option can be "
+        "repeated.",
     ),
 ]
 ReadingOption = Annotated[
@@ -122,8 +123,8 @@ ReadingOption = Annotated[
     typer.Option(
         "--rereadable",
         metavar="NAME",
-        help="Tool that can be called again, so its old results may be replaced. Repeatable. Default: tools with names "
-        "that begin with read, get, list, search, find, view, fetch, query and similar words.",
+        help="Tool that can be called again, so its old results may be replaced. The option can be repeated. Default: "
+        "tools with names that begin with read, get, list, search, find, view, fetch, query and similar words.",
     ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Summarise even if the context is not full.")]

@@ -320,7 +320,9 @@ class _Walk:
             # Most of it may still be readable.
             extract = self._inline(content.decode("utf-8", "replace").encode(), kind, "utf-8")
             broken.append(
-                SkippedItem(name=f"characters of {name or 'the message'}, shown as �", reason=str(unreadable))
+                SkippedItem(
+                    name=f"undecodable characters of {name or 'the message'} (shown as �)", reason=str(unreadable)
+                )
             )
         said = "\n\n".join(text for _, text in extract.parts if text.strip())
         return _Contents([f"{name}:\n{said}" if name and said else said], [], [*extract.skipped_items, *broken])

@@ -85,7 +85,7 @@ NOTHING_ANSWERS = "Nothing that was found in the documents answers the question.
 PERHAPS_NOTHING = "perhaps nothing in the documents answers the question."
 """End of the sentence at the top of a report whose quotations are far from the question."""
 KEPT = (
-    "The plan stays unchanged: if a step finds little, it searches again for all words of the question. No LLM "
+    "The plan stays unchanged, because a step that finds little searches again for all words of the question. No LLM "
     "decided this."
 )
 

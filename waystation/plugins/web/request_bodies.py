@@ -101,7 +101,9 @@ async def get_tenant_client(request: Request, principal: CurrentPrincipal) -> Cl
 TenantClient = Annotated[Client, Depends(get_tenant_client)]
 TASK_ID_PATTERN = "^(task-)?[0-9a-f]{4,16}$"
 """Pattern of a task's id, or its first characters."""
-TaskPath = Annotated[str, PathField(pattern=TASK_ID_PATTERN, description="Id of the task, or its first characters.")]
+TaskPath = Annotated[
+    str, PathField(pattern=TASK_ID_PATTERN, description="Id of the task, or the first characters of the id.")
+]
 RequestKey = Annotated[
     str | None,
     Header(
@@ -451,7 +453,7 @@ async def use_session_documents(
     """
     documents = given or await client.get_session_documents(session)
     if not documents:
-        raise BadInput("give the documents to work on, or the session of an earlier task to use its documents")
+        raise BadInput("give the documents to work on, or name a session whose newest task has documents")
     if blank := next((one for one in given if is_blank(one.text)), None):
         raise BadInput(
             f"the document {strip_invisible_characters(blank.name)} is blank: leave it out, or give its text"

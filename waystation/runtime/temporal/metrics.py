@@ -88,7 +88,9 @@ class TemporalMeter:
     def __init__(self, meter: MetricMeter) -> None:
         self._tokens = meter.create_counter("waystation_tokens", "Tokens of answered model calls")
         self._cost = meter.create_counter("waystation_cost_microdollars", "List price of answered calls, USD * 1e-6")
-        self._unpriced = meter.create_counter("waystation_unpriced_calls", "Answered calls of models without a price")
+        self._unpriced = meter.create_counter(
+            "waystation_unpriced_calls", "Answered calls of models that have no known price"
+        )
         self._calls = meter.create_counter("waystation_model_calls", "Model calls")
         self._waits = meter.create_counter("waystation_waited_calls", "Model calls that waited for a rate limit")
         self._waited = meter.create_counter(
