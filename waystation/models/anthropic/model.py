@@ -187,7 +187,7 @@ class _WithUsage(AsyncStream[RawMessageStreamEvent]):
         partial: StreamUsageEstimator,
         observer: ReplyObserver | None = None,
     ) -> None:
-        self._raw, self.response, self._partial, self._observer = raw, raw.response, partial, observer
+        self._raw, self.response, self._partial, self._reply_observer = raw, raw.response, partial, observer
 
     async def __aiter__(self) -> AsyncIterator[RawMessageStreamEvent]:
         """Yield the events, each recorded before it is passed on."""
@@ -195,8 +195,8 @@ class _WithUsage(AsyncStream[RawMessageStreamEvent]):
         async for event in self._raw:
             told = wire.with_usage(event)
             self._partial.add_event(told, time.monotonic())
-            if self._observer is not None and (delta := wire.parse_reply_delta(told)) is not None:
-                self._observer.receive_delta(delta)
+            if self._reply_observer is not None and (delta := wire.parse_reply_delta(told)) is not None:
+                self._reply_observer.receive_delta(delta)
             for whole in arguments.add_event(told):
                 yield whole
 
