@@ -66,9 +66,13 @@ class StepwiseSleep:
         """Wait until the first pause begins."""
         await self._began.acquire()
 
+    def end(self) -> None:
+        """End a pause."""
+        self._steps.release()
+
     async def step(self) -> None:
         """End a pause, and wait until the next one begins."""
-        self._steps.release()
+        self.end()
         await self._began.acquire()
 
 
@@ -238,7 +242,7 @@ async def test_what_cannot_be_redacted_or_stored_is_not_shown_and_disturbs_no_ca
     publishing = asyncio.create_task(publisher.publish())
     await sleep.begin()
     say(publisher.buffer, "A paragraph.\n\n")
-    sleep._steps.release()
+    sleep.end()
     await publishing
     assert await shown(env) == []
 
