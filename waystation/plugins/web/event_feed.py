@@ -166,7 +166,9 @@ class EventFeed:
             async with self._listened():
                 while True:
                     page = None
-                    pause = seconds - silent if watched is None else min(seconds - silent, REPLY_SECONDS)
+                    pause = seconds - silent
+                    if watched is not None and after >= self._since:  # a read of the store is not cut short
+                        pause = min(pause, REPLY_SECONDS)
                     with suppress(TimeoutError):
                         async with asyncio.timeout(pause):
                             page = await self.wait_for_page(after, task_id)
