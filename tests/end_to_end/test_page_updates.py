@@ -453,6 +453,9 @@ def store_reply(settings: Settings, reply: PartialReply | None) -> str:
     async def store() -> str:
         async with open_running_task(settings) as task:
             if reply is not None:
+                async with asyncio.timeout(60):
+                    while not await task.is_watched():
+                        await asyncio.sleep(0.1)
                 assert await task.store.save_partial_reply(task.fence, task.ref.task_id, reply)
             return task.ref.task_id
 
@@ -467,8 +470,6 @@ def test_what_an_agent_thinks_and_writes_is_shown_as_text_and_is_gone_with_its_r
             page.goto(f"{pages.address}/tasks/{task_id}")
         place = page.locator("#replies")
         expect(place).to_be_hidden()
-        # The request is answered before its task is watched.
-        page.wait_for_timeout(3_000)
         store_reply(settings, PartialReply(agent="research-1", kind="thinking", text="<b>Which</b> depth?"))
         expect(place.locator(".thinking")).to_contain_text("research-1 is thinking …")
         expect(place.locator(".thinking .words")).to_have_text("<b>Which</b> depth?")

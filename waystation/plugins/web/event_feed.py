@@ -166,9 +166,7 @@ class EventFeed:
             async with self._listened():
                 while True:
                     page = None
-                    pause = seconds - silent
-                    if watched is not None and after >= self._since:  # a read of the store is not cut short
-                        pause = min(pause, REPLY_SECONDS)
+                    pause = self._limit_pause(seconds - silent, after, watched)
                     with suppress(TimeoutError):
                         async with asyncio.timeout(pause):
                             page = await self.wait_for_page(after, task_id)
@@ -199,6 +197,12 @@ class EventFeed:
                 title="No more events", status=status, detail=replace_control_characters(" ".join(str(error).split()))
             )
             yield b"event: problem\ndata: %s\n\n" % problem.model_dump_json().encode()
+
+    def _limit_pause(self, seconds: float, after: int, watched: str | None) -> float:
+        """Return how long to wait for an event. A listener that has fallen behind reads from the store: that read is
+        not cut short.
+        """
+        return seconds if watched is None or after < self._since else min(seconds, REPLY_SECONDS)
 
     async def _is_last(self, page: EventPage, task_id: str) -> bool:
         return page.events[-1].kind in {"ended", "forgotten"} and await self._client.is_over(task_id)
