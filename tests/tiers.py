@@ -28,7 +28,7 @@ QUICK = {
         plugin_tool summariser task_brief task_brief_space task_messages task_tool_servers title_redaction
         tool_call_questions own_tools tool_parameter_limits tool_phase tool_visibility tool_visibility_in_runs toolbox
         tools_reading tools_results tools_web tools_writing untrusted_tool report_outline writer_material
-        person_questions prompts tool_descriptions
+        person_questions prompts tool_descriptions watched_replies
     """),
     "architecture": _modules("""
         architecture_code architecture_columns architecture_deployment architecture_docs architecture_names
@@ -149,8 +149,8 @@ QUICK = {
         unattended_approvals
     """),
     "web": _modules("""
-        activity_pages charts event_listeners page_amounts page_costs page_requests request_models server_shutdown
-        timeline_pictures
+        activity_pages charts event_listeners page_amounts page_costs page_requests partial_reply_stream
+        request_models server_shutdown timeline_pictures
     """),
     "wire": _modules("""
         anthropic_search bad_endpoints chat_model_contract partial_replies prefix_cache scripted_model

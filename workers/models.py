@@ -40,7 +40,9 @@ from waystation.models.ports import (
     LimitScope,
     ModelRequest,
     ModelResponse,
+    ReplyObserver,
     WaitObserver,
+    complete_with_observer,
 )
 from waystation.models.profiles import OFFLINE_MODEL, format_model_name, parse_model_name
 from waystation.models.rate_limiter import MAX_QUEUE_SECONDS, CallSize, LimiterContext, RateLimiter
@@ -73,6 +75,10 @@ class LazyChatModel:
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """See `ChatModel`. Raises ModelRejected if no client can be created."""
         return await (await self._model()).complete(request)
+
+    async def complete_observed(self, request: ModelRequest, observer: ReplyObserver) -> ModelResponse:
+        """See `StreamingChatModel`. A model that cannot stream replies all the same."""
+        return await complete_with_observer(await self._model(), request, observer)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """See `ChatModel`."""
@@ -137,20 +143,26 @@ class ModelRouter:
         """See `ChatModel` and `_answer`. Waits for no rate limit."""
         return await self._answer(request, self._call)
 
-    async def complete_paced(self, request: ModelRequest, tenant: str, observer: WaitObserver) -> ModelResponse:
+    async def complete_paced(
+        self,
+        request: ModelRequest,
+        tenant: str,
+        observer: WaitObserver,
+        reply_observer: ReplyObserver | None = None,
+    ) -> ModelResponse:
         """See `PacedChatModel` and `_answer`."""
 
         async def call(model: str, placed: ModelRequest) -> ModelResponse:
             chat, pacing = self._of(model), self._pacing
             if pacing is None or model == OFFLINE_MODEL:
-                return await chat.complete(placed)
+                return await complete_with_observer(chat, placed, reply_observer)
             scope = pacing.find_scope(model)
             limiter = pacing.limiter.get_scope_limiter(scope)
             size = CallSize(partial(_estimate_tokens, placed), placed.max_output)
             # Another endpoint that can take the call is better than a long wait.
             patience = SHORT_WAIT if request.fallbacks else MAX_QUEUE_SECONDS
             async with limiter.admit_call(size, tenant, observer, patience) as admitted:
-                reply = await chat.complete(placed)
+                reply = await complete_with_observer(chat, placed, reply_observer)
                 counts = has_counted_cache_reads(self._places.get_endpoint(model).kind, scope.model)
                 admitted.record_usage(reply.usage, counts_cache_reads=counts)
                 return reply

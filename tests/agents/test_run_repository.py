@@ -17,6 +17,7 @@ from tests.support.store_values import (
 )
 from waystation.agents.deliverables import ResearchFindings
 from waystation.agents.leg import AgentFinished, LegState, TurnLimitReached
+from waystation.agents.partial_replies import PartialReply
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import Fence, MaskRecord, Transcript, TruncationRecord
 from waystation.kernel.amount import Amount
@@ -46,6 +47,10 @@ FENCED: dict[str, Callable[[SqlStore, Fence], Awaitable[object]]] = {
         fence, 2, make_summary(), [make_passage("p-1")], make_charge("summary-1")
     ),
     "add_note": lambda store, fence: store.add_note(fence, "task-1", make_note("note-1", fence.run_id)),
+    "save_partial_reply": lambda store, fence: store.save_partial_reply(
+        fence, "task-1", PartialReply(agent="research-1", kind="text")
+    ),
+    "drop_partial_reply": lambda store, fence: store.drop_partial_reply(fence),
     "hand_in": lambda store, fence: store.commit_deliverable(fence, "task-1", ResearchFindings(findings=())),
 }
 

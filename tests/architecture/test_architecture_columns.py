@@ -111,6 +111,11 @@ COLUMNS = {
         "worst_case_micro_usd": SPENT,
         "at": MOMENT,
     },
+    "partial_replies": {"run_id": KEY, "body": SEALED},
+    "task_watches": {
+        "task_id": KEY,
+        "watched_until": "another one makes agents store what they are writing, sealed, or store none of it",
+    },
     "rate_limits": {
         "endpoint": KEY,
         "account": "keyed hash of the API key, which only finds the row",

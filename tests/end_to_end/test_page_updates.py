@@ -4,6 +4,7 @@ import asyncio
 import re
 import signal
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from tests.end_to_end.harbour_documents import QUESTION, write_harbour_documents
 from tests.end_to_end.pages_server import PagesServer, make_budget_request, make_plan_request, run_pages_server
 from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.end_to_end.test_serve import start_server_process
+from tests.plugins.web.test_partial_reply_stream import open_running_task
 from tests.support.document_files import make_pdf_file
 from tests.support.finished_tasks import store_finished_task
 from tests.support.free_ports import find_free_port
+from waystation.agents.partial_replies import PartialReply
 from waystation.config.settings import Settings
 
 pytestmark = [
@@ -439,3 +442,38 @@ def test_spending_by_session_leads_to_the_session(settings: Settings) -> None:
         assert find_faults_in_all_layouts(page) == {}
         page.get_by_role("link", name="default").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Which?")
+
+
+def store_reply(settings: Settings, reply: PartialReply | None) -> str:
+    """Store what the agent of a running task is writing, or that it writes nothing; return the task's id.
+
+    In a thread, because Playwright has an event loop in this one.
+    """
+
+    async def store() -> str:
+        async with open_running_task(settings) as task:
+            if reply is not None:
+                async with asyncio.timeout(60):
+                    while not await task.is_watched():
+                        await asyncio.sleep(0.1)
+                assert await task.store.save_partial_reply(task.fence, task.ref.task_id, reply)
+            return task.ref.task_id
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, store()).result()
+
+
+def test_what_an_agent_thinks_and_writes_is_shown_as_text_and_is_gone_with_its_reply(settings: Settings) -> None:
+    task_id = store_reply(settings, None)
+    with opened(settings) as (pages, page):
+        with page.expect_request(re.compile(f"replies={task_id}")):
+            page.goto(f"{pages.address}/tasks/{task_id}")
+        place = page.locator("#replies")
+        expect(place).to_be_hidden()
+        store_reply(settings, PartialReply(agent="research-1", kind="thinking", text="<b>Which</b> depth?"))
+        expect(place.locator(".thinking")).to_contain_text("research-1 is thinking …")
+        expect(place.locator(".thinking .words")).to_have_text("<b>Which</b> depth?")
+        store_reply(settings, PartialReply(agent="research-1", kind="text", text="It is 4.1 m.", calls_tool=True))
+        expect(place.locator(".text")).to_contain_text("research-1 is preparing a tool call …")
+        store_reply(settings, None)
+        expect(place).to_be_hidden()

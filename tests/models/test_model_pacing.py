@@ -14,13 +14,14 @@ from waystation.kernel.usage import Usage
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.endpoints import EndpointRegistry
 from waystation.models.http_errors import VendorErrorResponse
-from waystation.models.ports import LimitScope, ModelRequest
+from waystation.models.ports import LimitScope, ModelRequest, ReplyDelta
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.models.rate_limiter import LimiterContext, RateLimiter
 from waystation.models.rate_limits import RateLimits
 from waystation.testing.doubles import LocalLimitRepository, ScriptedModel, make_scripted_response
 from waystation.testing.messages_server import build_error_response, build_message_body, build_stream_response
 from waystation.workers.models import (
+    LazyChatModel,
     ModelRouter,
     RouterLimits,
     create_limit_scopes,
@@ -104,6 +105,28 @@ async def test_a_refusal_is_raised_and_holds_back_the_calls_after_it(status: int
         await provider.call()
     await provider.call()
     assert provider.waits[0] >= 20
+
+
+class TextRecorder:
+    """A `ReplyObserver` that records texts."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def begin_reply(self) -> None:
+        self.text = ""
+
+    def receive_delta(self, delta: ReplyDelta) -> None:
+        self.text += delta.text
+
+
+async def test_an_observer_receives_the_reply_behind_router_and_rate_limit() -> None:
+    provider, observer = Provider(), TextRecorder()
+    await provider.router.complete_paced(REQUEST, "tenant", provider, observer)
+    assert observer.text == "So."
+    lazy = LazyChatModel(lambda: ScriptedModel([make_scripted_response(Text(text="Offline."))]))
+    await lazy.complete_observed(REQUEST, observer)
+    assert observer.text == "Offline."
 
 
 async def test_the_offline_model_and_calls_outside_of_tasks_wait_for_nothing() -> None:

@@ -4,12 +4,13 @@ A new table gets its row here. `tests/store/test_stored_tables.py` says which ta
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from tests.support.store_values import NOON, make_charge, make_intent, make_passage, make_summary
 from waystation.agents.deliverables import Note, ResearchFindings
 from waystation.agents.leg import LegState, TurnLimitReached
+from waystation.agents.partial_replies import PartialReply
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import Fence, Message, Text, Thinking, ToolResult, ToolUse, build_user_message
 from waystation.documents.documents import SourceDocument
@@ -39,6 +40,7 @@ AGENT = "research-1"
 CALL = "call-1"
 """The tool call that wrote whatever tools write."""
 MESSAGES = ("question-1", "answer-1", "result-1")
+NEVER_OVER = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 class StoredTask(NamedTuple):
@@ -107,6 +109,10 @@ async def store_whole_task(
     await _store_platform_rows(store, row, documents, said, originals)
     report = await store.put_text(f"# Report: {remembered or said}\n{said}, in {long_text}.", row.ref.scope)
     await store.save_task_progress(row.ref.task_id, make_ended_progress(row, report, said))
+    # The end of the task has deleted those rows: a reply that still arrives is stored while someone watches.
+    await store.watch_task(row.ref.task_id, NEVER_OVER, row.ref.scope)
+    partial = PartialReply(agent=AGENT, kind="text", text=said)
+    assert await store.save_partial_reply(fence, row.ref.task_id, partial)
     return StoredTask(row, run, fence, version + 1, (first.id, second.id), documents, long_text, plan)
 
 

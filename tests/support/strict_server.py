@@ -24,7 +24,14 @@ from waystation.models.anthropic.received_requests import (
     merge_same_role_messages,
 )
 from waystation.models.anthropic.wire import THINKING_BETA, build_request_parameters
-from waystation.models.ports import ChatModel, FallbackChatModel, ModelRequest, ModelResponse
+from waystation.models.ports import (
+    ChatModel,
+    FallbackChatModel,
+    ModelRequest,
+    ModelResponse,
+    ReplyObserver,
+    complete_with_observer,
+)
 from waystation.models.profiles import MIN_THINKING_TOKENS
 from waystation.testing.messages_server import (
     BYTES_PER_TOKEN,
@@ -204,6 +211,15 @@ class RequestCheckingModel:
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """See `ChatModel`. Raises AssertionError for what the API would reject: no test intends that."""
+        self._check(request)
+        return await self.model.complete(request)
+
+    async def complete_observed(self, request: ModelRequest, observer: ReplyObserver) -> ModelResponse:
+        """See `StreamingChatModel`. Raises as `complete` does."""
+        self._check(request)
+        return await complete_with_observer(self.model, request, observer)
+
+    def _check(self, request: ModelRequest) -> None:
         parameters = {**build_request_parameters(request), "max_tokens": request.max_output}
         headers, extra = parameters.pop("extra_headers", {}), parameters.pop("extra_body", {})
         body = BODY.validate_python({**parameters, **BODY.validate_python(extra)})
@@ -214,7 +230,6 @@ class RequestCheckingModel:
             *_find_model_errors(whole, body, str(headers)),
         ]
         assert faults == []
-        return await self.model.complete(request)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """See `ChatModel`."""

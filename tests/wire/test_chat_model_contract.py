@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -33,7 +34,15 @@ from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable
 from waystation.kernel.usage import Usage
 from waystation.models.endpoints import ModelEndpoint, NamedEndpoint
 from waystation.models.http_errors import DEFAULT_TIMEOUTS
-from waystation.models.ports import ChatModel, ModelRequest, ModelResponse, StopReason, ToolSpec
+from waystation.models.ports import (
+    ChatModel,
+    ModelRequest,
+    ModelResponse,
+    ReplyDelta,
+    StopReason,
+    StreamingChatModel,
+    ToolSpec,
+)
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 from waystation.workers.models import create_endpoint_model
 
@@ -179,6 +188,42 @@ async def test_a_reply_arrives_whole(kind: Kind) -> None:
         model=MODEL,
     )
     assert await kind.made([said]).complete(REQUEST) == said
+
+
+class DeltaRecorder:
+    """A `ReplyObserver` that records what it is notified of."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.deltas: list[ReplyDelta] = []
+
+    def begin_reply(self) -> None:
+        self.begun += 1
+        self.deltas.clear()
+
+    def receive_delta(self, delta: ReplyDelta) -> None:
+        assert self.begun == 1, "the call is announced before its reply"
+        self.deltas.append(delta)
+
+    def join(self, kind: str) -> str:
+        return "".join(delta.text for delta in self.deltas if delta.kind == kind)
+
+
+async def test_an_observer_receives_the_texts_of_a_reply_in_order_and_no_arguments(kind: Kind) -> None:
+    said = make_scripted_response(
+        *([Thinking(thinking="Which depth?", signature="c2ln")] if kind.thinks else []),
+        Text(text="I look.\n\nThe depth is 4.1 m."),
+        ToolUse(id="t1", name="search", input={"query": "hidden"}),
+        model=MODEL,
+    )
+    model, observer = kind.made([said]), DeltaRecorder()
+    assert isinstance(model, StreamingChatModel)
+    assert await model.complete_observed(REQUEST, observer) == said
+    assert observer.join("text") == "I look.\n\nThe depth is 4.1 m."
+    assert observer.join("thinking") == ("Which depth?" if kind.thinks else "")
+    order = [one for one, _ in groupby(delta.kind for delta in observer.deltas)]
+    assert order == [*(["thinking"] if kind.thinks else []), "text", "tool_call"]
+    assert "hidden" not in str(observer.deltas)
 
 
 async def test_what_was_said_and_done_is_sent_back(kind: Kind) -> None:

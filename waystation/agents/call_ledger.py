@@ -37,8 +37,10 @@ from waystation.models.ports import (
     ModelRequest,
     ModelResponse,
     PacedChatModel,
+    ReplyObserver,
     WebSearch,
     WebSearchResponse,
+    complete_with_observer,
 )
 from waystation.models.profiles import (
     Price,
@@ -293,9 +295,16 @@ class MeteredModel:
         return PreparedCall(request.replace(max_output=room), bound.compute_worst_case(room), prices, day)
 
     async def run_call(
-        self, fence: Fence, key: CallKey, call: PreparedCall, record_intent: IntentRecorder | None = None
+        self,
+        fence: Fence,
+        key: CallKey,
+        call: PreparedCall,
+        record_intent: IntentRecorder | None = None,
+        observer: ReplyObserver | None = None,
     ) -> tuple[ModelResponse, Charge]:
         """Ask once. `record_intent` commits the intent together with something else.
+
+        `observer` is notified of the reply while it arrives, if the model can do that.
 
         An intent stays in the store if the call may have been billed without a reply (crash, cancellation, cut stream);
         it is dropped if the provider certainly refused.
@@ -313,7 +322,7 @@ class MeteredModel:
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
         waited = ModelCallWaitTracker(call.request.model, self.meter, lambda what: self._report(fence, key, what))
         reply, charge = await books.run_metered_call(
-            fence, key, priced, lambda: self._answer_after_waits(key.kind, call, waited)
+            fence, key, priced, lambda: self._answer_after_waits(key.kind, call, waited, observer)
         )
         return reply, charge.replace(
             stop=reply.stop_name,
@@ -367,7 +376,7 @@ class MeteredModel:
             return None
 
     async def _answer_after_waits(
-        self, kind: CallKind, call: PreparedCall, waited: ModelCallWaitTracker
+        self, kind: CallKind, call: PreparedCall, waited: ModelCallWaitTracker, observer: ReplyObserver | None
     ) -> ModelResponse:
         """Return the reply, after as many refusals as can be waited for here.
 
@@ -376,7 +385,7 @@ class MeteredModel:
         """
         while True:
             try:
-                return await self._answer(call, waited)
+                return await self._answer(call, waited, observer)
             except ModelUnavailable as error:
                 if error.possibly_billed or error.retry_after is None or error.retry_after > MAX_RETRY_WAIT_SECONDS:
                     raise
@@ -393,12 +402,14 @@ class MeteredModel:
         agent = fence.run_id.rpartition("/")[2]
         self.report_status(AgentStatus(agent=agent, what=what, turn=key.turn, since=self.clock()))
 
-    async def _answer(self, call: PreparedCall, waited: ModelCallWaitTracker) -> ModelResponse:
+    async def _answer(
+        self, call: PreparedCall, waited: ModelCallWaitTracker, observer: ReplyObserver | None
+    ) -> ModelResponse:
         """Return the reply; usage that its endpoint did not report is set to its upper bound."""
         if isinstance(self.model, PacedChatModel):
-            reply = await self.model.complete_paced(call.request, self.get_tenant(), waited)
+            reply = await self.model.complete_paced(call.request, self.get_tenant(), waited, observer)
         else:
-            reply = await self.model.complete(call.request)
+            reply = await complete_with_observer(self.model, call.request, observer)
         most = call.request.max_output
         shown = not reply.hidden_thinking and bool(reply.blocks or reply.usage.prompt_tokens)
         said = compute_reply_upper_bound(reply.blocks, most) if shown else most

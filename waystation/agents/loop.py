@@ -36,6 +36,7 @@ from waystation.agents.leg import (
     TurnLimitReached,
 )
 from waystation.agents.leg_attempt import LegAttempt, receive_news
+from waystation.agents.partial_reply_publisher import PartialReplyPublisher
 from waystation.agents.person_questions import NO_ONE_ANSWERS, extract_person_question
 from waystation.agents.prompt_sections import (
     StatusMessage,
@@ -427,8 +428,10 @@ class TurnRunner:
             at.add(status)
         await self._slow_down()
         key = CallKey("turn", str(at.transcript.turn_count + 1))
+        watched = PartialReplyPublisher(at.deps.store, at.deps.redactor, at.request.run, at.fence, self.loop.clock)
         try:
-            reply, charge = await self.loop.model.run_call(at.fence, key, call, at.commit_messages)
+            async with watched.publishing() as observer:
+                reply, charge = await self.loop.model.run_call(at.fence, key, call, at.commit_messages, observer)
         except (SpendingLimitReached, BrokenEndpointError) as stopped:
             await at.reload_usage()
             resets_at = stopped.resets_at if isinstance(stopped, SpendingLimitReached) else None

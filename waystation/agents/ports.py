@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from waystation.agents.action_approvals import PlaceholderResolution, UnattendedPolicy
 from waystation.agents.deliverables import Deliverable, Note, ReportLength
 from waystation.agents.leg import AgentConfigByRole, LegOutcome
+from waystation.agents.partial_replies import PartialReply
 from waystation.agents.task_messages import TaskMessage, TaskNews
 from waystation.agents.transcript_rewind import TranscriptRewind
 from waystation.budgets.budget import RunUsage
@@ -220,6 +221,25 @@ class WorkRepository(Protocol):
 
     async def get_deliverables(self, task_id: str, reader: ReadScope) -> dict[str, Deliverable]:
         """Return what all agent runs of a task submitted, by run id."""
+        ...
+
+
+class PartialReplyRepository(Protocol):
+    """Replies that still arrive, for people who watch the task."""
+
+    async def is_watched(self, task_id: str, reader: ReadScope) -> bool:
+        """Return whether someone watches the task."""
+        ...
+
+    async def save_partial_reply(self, fence: Fence, task_id: str, reply: PartialReply) -> bool:
+        """Store what the model has said so far, in place of what it had said before, if someone watches the task.
+
+        Returns False if no one does: what was stored before is then deleted. Raises StaleFenceError.
+        """
+        ...
+
+    async def drop_partial_reply(self, fence: Fence) -> None:
+        """Delete what was stored of a reply that never came. Raises StaleFenceError."""
         ...
 
 

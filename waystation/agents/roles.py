@@ -15,6 +15,7 @@ from waystation.agents.leg import AgentConfig
 from waystation.agents.ports import (
     EarlierTasks,
     LoadedRun,
+    PartialReplyRepository,
     PlaceholderAudit,
     RunRepository,
     TaskSource,
@@ -194,6 +195,7 @@ def list_built_in_tool_names() -> frozenset[str]:
 class AgentStore(
     RunRepository,
     WorkRepository,
+    PartialReplyRepository,
     TaskSource,
     TextStore,
     DocumentUpdateReader,

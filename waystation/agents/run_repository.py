@@ -59,6 +59,7 @@ from waystation.store.schema import (
     messages,
     notes,
     outcomes,
+    partial_replies,
     runs,
     tool_intents,
 )
@@ -72,6 +73,7 @@ _TAKE_FENCE = (
     update(runs).where(_THIS_RUN).values(fence=runs.c.fence + 1).returning(runs.c.fence, runs.c.version, *_OWNER)
 )
 _RELEASE_FENCE = update(runs).where(_THIS_RUN).values(fence=runs.c.fence - 1)
+_DELETE_PARTIAL_REPLY = delete(partial_replies).where(partial_replies.c.run_id == bindparam("this_run"))
 _LOCK = select(runs.c.version, *_OWNER).where(*_FENCE_IS_HELD).with_for_update()
 _INCREMENT = (
     update(runs)
@@ -88,7 +90,13 @@ async def _take(connection: AsyncConnection, run_id: str) -> tuple[Fence, int]:
         raise StoreError(f"agent run {run_id} was never opened in this store")
     number, version, *owner = taken
     note_owner(connection, run_id, EventOwner(*owner))
+    await delete_partial_reply(connection, run_id)
     return Fence(run_id=run_id, number=number), version
+
+
+async def delete_partial_reply(connection: AsyncConnection, run_id: str) -> None:
+    """Delete what is stored of a reply that still arrives."""
+    await connection.execute(_DELETE_PARTIAL_REPLY, {"this_run": run_id})
 
 
 async def lock_run(connection: AsyncConnection, fence: Fence) -> int:
@@ -318,6 +326,7 @@ class SqlTranscriptRepository(SqlRepository):
             StoreError: The run already has a message with this ID.
         """
         await lock_run(connection, fence)
+        await delete_partial_reply(connection, fence.run_id)
         if await add_charge(connection, fence.run_id, charge):
             await self._append(connection, fence, version, [message])
             if charge.waited_ms:
@@ -402,6 +411,7 @@ class SqlTranscriptRepository(SqlRepository):
         body = bind_to_row(outcome.model_dump_json(), fence.run_id, leg)
         row = {"leg": leg, "body": body, **self._stamp(fence)}
         await lock_run(connection, fence)
+        await delete_partial_reply(connection, fence.run_id)
         if await insert_if_absent(connection, outcomes, row):
             if added:
                 await self._append_given(connection, fence, version, added)

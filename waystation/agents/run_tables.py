@@ -8,6 +8,7 @@ from sqlalchemy import select
 
 from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome
+from waystation.agents.partial_replies import PartialReply
 from waystation.context.transcript import Message, Record
 from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.value import DEFERRED
@@ -20,6 +21,7 @@ from waystation.store.schema import (
     messages,
     notes,
     outcomes,
+    partial_replies,
     passage_states,
     passages,
     runs,
@@ -78,6 +80,14 @@ RUN_TABLES = (
         forget="deleted",
         counted_as="messages",
         texts=(TextColumn(outcomes.c.body, ErasureLocation.OUTCOME, OUTCOME.validate_json),),
+    ),
+    # A reply that still arrives. Its commit deletes the row.
+    StoredTable(
+        table=partial_replies,
+        rewind="kept",
+        fork="left",
+        forget="deleted",
+        texts=(TextColumn(partial_replies.c.body, ErasureLocation.TRANSCRIPT, PartialReply.model_validate_json),),
     ),
     # Memory may have them: rows stay, without text, until it has removed them.
     StoredTable(

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from waystation.agents.partial_replies import PartialReply
 from waystation.client import store_queries
 from waystation.client.approvals import (
     PlannedTask,
@@ -117,6 +118,10 @@ START_TIMEOUT = timedelta(seconds=20)
 
 MAX_WATCH_SECONDS = 3.0
 """Maximum pause between two looks of `watch`."""
+
+
+WATCH_LIFETIME = timedelta(seconds=15)
+"""How long a task's agents store what they are thinking and writing after someone has asked for it."""
 
 
 MAX_HEAD_LINES = 20
@@ -425,6 +430,18 @@ class Client:
     async def get_newest_event_number(self) -> int:
         """Return the number of the newest event of the tenant's tasks; 0 before the first."""
         return await self._store.get_newest_event_number(self._reader)
+
+    async def watch_task(self, task_id: str) -> None:
+        """Have the task's agents store what they are thinking and writing, for the next `WATCH_LIFETIME`.
+
+        Raises UnknownTask.
+        """
+        if not await self.is_over(task_id):
+            await self._store.watch_task(task_id, utc_now() + WATCH_LIFETIME, self._reader)
+
+    async def list_partial_replies(self, task_id: str) -> tuple[PartialReply, ...]:
+        """Return what the task's agents are thinking and writing, if `watch_task` was called in time."""
+        return await self._store.list_partial_replies(task_id, self._reader)
 
     async def is_over(self, task_id: str) -> bool:
         """Return whether the task has ended, according to the store. Raises UnknownTask."""

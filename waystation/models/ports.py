@@ -257,6 +257,52 @@ class LimitRepository(Protocol):
         ...
 
 
+class ReplyDelta(NamedTuple):
+    """A piece of a reply that is still arriving."""
+
+    kind: Literal["thinking", "text", "tool_call"]
+    """`tool_call`: a call begins. Its arguments are not passed on."""
+    text: str = ""
+    """What was added; empty for a call."""
+
+
+class ReplyObserver(Protocol):
+    """Is notified of a reply while it arrives. Its methods return at once and never raise."""
+
+    def begin_reply(self) -> None:
+        """A model is called now: what was received before belongs to no reply."""
+        ...
+
+    def receive_delta(self, delta: ReplyDelta) -> None:
+        """The next piece of the reply has arrived."""
+        ...
+
+
+@runtime_checkable
+class StreamingChatModel(Protocol):
+    """A `ChatModel` that shows a reply while it arrives."""
+
+    async def complete_observed(self, request: ModelRequest, observer: ReplyObserver) -> ModelResponse:
+        """Make one call as `ChatModel.complete` does, and raise as it does.
+
+        The observer is notified of the call before it is made, then of each piece of the reply, in order: the texts of
+        its `text` pieces together are the text of the reply. A call that fails may have notified of pieces.
+        """
+        ...
+
+
+async def complete_with_observer(
+    model: ChatModel, request: ModelRequest, observer: ReplyObserver | None
+) -> ModelResponse:
+    """Make one call; the observer, if there is one, is notified of the reply while it arrives if the model can do that.
+
+    Raises as `ChatModel.complete` does.
+    """
+    if observer is not None and isinstance(model, StreamingChatModel):
+        return await model.complete_observed(request, observer)
+    return await model.complete(request)
+
+
 class WaitObserver(Protocol):
     """Is notified when a call waits for its provider's rate limit."""
 
@@ -273,8 +319,16 @@ class WaitObserver(Protocol):
 class PacedChatModel(Protocol):
     """A `ChatModel` whose calls wait until the provider's rate limit permits them."""
 
-    async def complete_paced(self, request: ModelRequest, tenant: str, observer: WaitObserver) -> ModelResponse:
+    async def complete_paced(
+        self,
+        request: ModelRequest,
+        tenant: str,
+        observer: WaitObserver,
+        reply_observer: ReplyObserver | None = None,
+    ) -> ModelResponse:
         """Make one call as soon as the limit permits it; tenants take turns.
+
+        `reply_observer` is notified of the reply while it arrives; see `StreamingChatModel`.
 
         Raises as `ChatModel.complete` does, and ModelUnavailable if the call would wait for too long.
         """

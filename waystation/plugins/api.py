@@ -23,7 +23,16 @@ from waystation.kernel.errors import (
 from waystation.kernel.usage import Usage
 from waystation.models.endpoints import ModelEndpoint, NamedEndpoint
 from waystation.models.http_errors import DEFAULT_TIMEOUTS, ModelTimeouts
-from waystation.models.ports import CacheWarmingModel, ChatModel, ModelRequest, ModelResponse, StopReason
+from waystation.models.ports import (
+    CacheWarmingModel,
+    ChatModel,
+    ModelRequest,
+    ModelResponse,
+    ReplyDelta,
+    ReplyObserver,
+    StopReason,
+    StreamingChatModel,
+)
 from waystation.privacy.policy import (
     RedactionLevel,
     RedactionPolicy,
@@ -64,9 +73,12 @@ __all__ = [
     "Redactor",
     "RedactorContext",
     "RedactorFactory",
+    "ReplyDelta",
+    "ReplyObserver",
     "SafeMarkup",
     "Span",
     "StopReason",
+    "StreamingChatModel",
     "Text",
     "TextDestination",
     "TextRedactionError",

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, LargeBinary, Text, func, select, type_coer
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from waystation.agents.partial_reply_repository import SqlPartialReplyRepository
 from waystation.agents.run_repository import SqlTranscriptRepository, SqlWorkRepository
 from waystation.documents.text_repository import SqlSlowTextStore, SqlTextStore
 from waystation.erasure.forget_repository import SqlForgetStore
@@ -65,6 +66,7 @@ class SqlStore(
     SqlResultOutbox,
     SqlTextStore,
     SqlWorkRepository,
+    SqlPartialReplyRepository,
     SqlTaskRepository,
     SqlSessionRepository,
     SqlForkRepository,

@@ -366,6 +366,23 @@ deliverables = Table(
     Column("body", EncryptedText("deliverables.body", "run_id"), nullable=False),
 )
 
+# What an agent's model has said of a reply that still arrives, while someone watches the task. Deleted with the commit
+# of the reply.
+partial_replies = Table(
+    "partial_replies",
+    metadata,
+    _run(primary_key=True),
+    Column("body", EncryptedText("partial_replies.body", "run_id"), nullable=False),
+)
+
+# Until when someone watches a task, so that its agents store partial replies.
+task_watches = Table(
+    "task_watches",
+    metadata,
+    Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
+    Column("watched_until", UtcDateTime, nullable=False),
+)
+
 # Events of tasks in the order of commits. Except for the order, they say nothing that another table does not.
 task_events = Table(
     "events",

@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from waystation.agents.partial_reply_repository import delete_watch
 from waystation.agents.ports import LoadedRun
 from waystation.agents.run_repository import load_run_transcript, load_run_usage
 from waystation.agents.run_tables import RUN_TABLES
@@ -229,6 +230,8 @@ class SqlTaskRepository(SqlRepository):
 
     @write_transaction
     async def _set(self, connection: AsyncConnection, task_id: str, event: UnnumberedEvent, **values: object) -> None:
+        if values.get("ended_at") is not None:
+            await delete_watch(connection, task_id)
         changed = await connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(**values))
         if changed.rowcount != 1:
             raise build_unknown_task_error(task_id)

@@ -7,7 +7,16 @@ from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.value import DEFERRED
 from waystation.planning.plan import Plan, PlanVersion
 from waystation.security.untrusted import ToolDefinition
-from waystation.store.schema import audit, documents, plan_revisions, report_links, task_events, tasks, text_owners
+from waystation.store.schema import (
+    audit,
+    documents,
+    plan_revisions,
+    report_links,
+    task_events,
+    task_watches,
+    tasks,
+    text_owners,
+)
 from waystation.store.stored_tables import StoredTable, TextColumn
 from waystation.tasks.task import AuditEntry, TaskProgress, TaskRequest
 
@@ -64,6 +73,7 @@ TASK_TABLES = (
             TextColumn(documents.c.file_name, ErasureLocation.DOCUMENT_NAME),
         ),
     ),
+    StoredTable(table=task_watches, rewind="kept", fork="left", forget="deleted"),
     StoredTable(table=task_events, rewind="kept", fork="left", forget="kept"),
 )
 STORED_TABLES = (*TASK_TABLES, *RUN_TABLES)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from pydantic import JsonValue
 
 from waystation.context.compaction import CompactionEvent, CompactionOutcome
-from waystation.context.transcript import Block, Charge, ToolUse
+from waystation.context.transcript import Block, Charge, Text, Thinking, ToolUse
 from waystation.kernel.errors import (
     HookFailed,
     MemoryUnavailable,
@@ -25,7 +25,16 @@ from waystation.kernel.errors import (
 from waystation.kernel.patterns import compile_bounded, compile_literals
 from waystation.kernel.usage import Usage
 from waystation.memory.passages import EmbeddedPassage, MemoryQuery, ScoredPassage
-from waystation.models.ports import CallKind, LimitScope, ModelRequest, ModelResponse, ScopedLimitState, StopReason
+from waystation.models.ports import (
+    CallKind,
+    LimitScope,
+    ModelRequest,
+    ModelResponse,
+    ReplyDelta,
+    ReplyObserver,
+    ScopedLimitState,
+    StopReason,
+)
 from waystation.models.rate_limits import EMPTY_STATE, LeaseGrant, LeaseRequest, LimitState, grant_lease
 from waystation.privacy.policy import (
     RedactionLevel,
@@ -90,6 +99,15 @@ class ScriptedModel:
             raise said
         return said
 
+    async def complete_observed(self, request: ModelRequest, observer: ReplyObserver) -> ModelResponse:
+        """Return the script's next reply, whose blocks arrive in two pieces each; see `StreamingChatModel`."""
+        observer.begin_reply()
+        reply = await self.complete(request)
+        for block in reply.blocks:
+            for delta in _iter_deltas(block):
+                observer.receive_delta(delta)
+        return reply
+
     async def count_tokens(self, request: ModelRequest) -> int:
         """Return a quarter of the request's characters, rounded up."""
         sent = request.model_dump(mode="json", include={"system", "messages", "tools"})
@@ -98,6 +116,21 @@ class ScriptedModel:
     async def aclose(self) -> None:
         """Record that it was closed."""
         self.closed = True
+
+
+def _iter_deltas(block: Block) -> Iterator[ReplyDelta]:
+    match block:
+        case Text(text=said):
+            yield from (ReplyDelta("text", said[: len(said) // 2]), ReplyDelta("text", said[len(said) // 2 :]))
+        case Thinking(thinking=thought):
+            yield from (
+                ReplyDelta("thinking", thought[: len(thought) // 2]),
+                ReplyDelta("thinking", thought[len(thought) // 2 :]),
+            )
+        case ToolUse():
+            yield ReplyDelta("tool_call")
+        case _:
+            pass
 
 
 class PlainRedactor:

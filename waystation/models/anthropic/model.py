@@ -45,6 +45,7 @@ from waystation.models.ports import (
     SEARCH_OUTPUT_TOKENS,
     ModelRequest,
     ModelResponse,
+    ReplyObserver,
     WebSearchResponse,
     WebSearchResult,
 )
@@ -84,6 +85,14 @@ class AnthropicModel:
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Send one request; see `ChatModel`."""
+        return await self._complete(request, None)
+
+    async def complete_observed(self, request: ModelRequest, observer: ReplyObserver) -> ModelResponse:
+        """Send one request; see `StreamingChatModel`."""
+        observer.begin_reply()
+        return await self._complete(request, observer)
+
+    async def _complete(self, request: ModelRequest, observer: ReplyObserver | None) -> ModelResponse:
         prompt = wire.build_request_parameters(request, self._endpoint.get_capabilities(request.model))
         # Other endpoints may reject a field that they do not know.
         previous = request.previous_reply if self._endpoint.is_provider else ""
@@ -91,7 +100,8 @@ class AnthropicModel:
         known = self._endpoint.kind != "compatible" and get_model_profile(request.model).is_known
         partial = StreamUsageEstimator(speed_known=known)
         with _reporting(partial, request.max_output), _vendor_errors(self._no_credentials):
-            return wire.parse_model_response(await self._streamed(prompt, request.max_output, previous, partial))
+            message = await self._streamed(prompt, request.max_output, previous, partial, observer)
+            return wire.parse_model_response(message)
 
     async def warm_cache(self, request: ModelRequest) -> ModelResponse | None:
         """Read the prefix without a reply; see `CacheWarmingModel`.
@@ -134,7 +144,12 @@ class AnthropicModel:
         await self._client.close()
 
     async def _streamed(
-        self, prompt: wire.PromptParameters, max_output: int, previous: str, partial: StreamUsageEstimator
+        self,
+        prompt: wire.PromptParameters,
+        max_output: int,
+        previous: str,
+        partial: StreamUsageEstimator,
+        observer: ReplyObserver | None,
     ) -> WireMessage:
         """Return the message as it is at `message_stop`.
 
@@ -146,7 +161,7 @@ class AnthropicModel:
         raw = await self._client.messages.create(
             max_tokens=max_output, timeout=timeout, stream=True, diagnostics=asked, **prompt
         )
-        async with AsyncMessageStream(_WithUsage(raw, partial), output_format=NOT_GIVEN) as stream:
+        async with AsyncMessageStream(_WithUsage(raw, partial, observer), output_format=NOT_GIVEN) as stream:
             message: WireMessage | None = None
             async for event in stream:
                 if isinstance(event, ParsedMessageStopEvent):
@@ -166,8 +181,13 @@ class _WithUsage(AsyncStream[RawMessageStreamEvent]):
     objects.
     """
 
-    def __init__(self, raw: AsyncStream[RawMessageStreamEvent], partial: StreamUsageEstimator) -> None:
-        self._raw, self.response, self._partial = raw, raw.response, partial
+    def __init__(
+        self,
+        raw: AsyncStream[RawMessageStreamEvent],
+        partial: StreamUsageEstimator,
+        observer: ReplyObserver | None = None,
+    ) -> None:
+        self._raw, self.response, self._partial, self._reply_observer = raw, raw.response, partial, observer
 
     async def __aiter__(self) -> AsyncIterator[RawMessageStreamEvent]:
         """Yield the events, each recorded before it is passed on."""
@@ -175,6 +195,8 @@ class _WithUsage(AsyncStream[RawMessageStreamEvent]):
         async for event in self._raw:
             told = wire.with_usage(event)
             self._partial.add_event(told, time.monotonic())
+            if self._reply_observer is not None and (delta := wire.parse_reply_delta(told)) is not None:
+                self._reply_observer.receive_delta(delta)
             for whole in arguments.add_event(told):
                 yield whole
 

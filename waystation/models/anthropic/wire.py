@@ -47,7 +47,7 @@ from waystation.kernel.value import replace_surrogates, sanitize_json_object
 from waystation.models.anthropic.received_requests import StrictSchemaCounts
 from waystation.models.endpoints import UNKNOWN_CAPABILITIES, ModelCapabilities
 from waystation.models.http_errors import sanitize_token_count
-from waystation.models.ports import ModelRequest, ModelResponse, StopReason, ToolSpec
+from waystation.models.ports import ModelRequest, ModelResponse, ReplyDelta, StopReason, ToolSpec
 from waystation.models.profiles import ModelProfile, get_model_profile
 from waystation.models.profiles import ThinkingSetting as WayOfThinking
 
@@ -233,6 +233,27 @@ def with_usage(event: RawMessageStreamEvent) -> RawMessageStreamEvent:
         event.usage = MessageDeltaUsage(output_tokens=0) if used is None else used
         event.usage.output_tokens = _reported(used, "output_tokens")
     return event
+
+
+def parse_reply_delta(event: RawMessageStreamEvent) -> ReplyDelta | None:
+    """Return what the event adds to the reply, for an observer; None if it adds nothing that is passed on."""
+    if event.type == "content_block_delta":
+        return _delta_of(event.delta)
+    return _delta_of(event.content_block) if event.type == "content_block_start" else None
+
+
+def _delta_of(part: object) -> ReplyDelta | None:
+    """Read a delta, or the beginning of a block. The SDK validates nothing that it receives."""
+    match getattr(part, "type", None):
+        case "text" | "text_delta":
+            kind, added = "text", getattr(part, "text", None)
+        case "thinking" | "thinking_delta":
+            kind, added = "thinking", getattr(part, "thinking", None)
+        case "tool_use":
+            return ReplyDelta("tool_call")
+        case _:
+            return None
+    return ReplyDelta(kind, added) if isinstance(added, str) and added else None
 
 
 @dataclass

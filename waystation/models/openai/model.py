@@ -24,7 +24,7 @@ from waystation.models.http_errors import (
     parse_vendor_error,
 )
 from waystation.models.openai import wire
-from waystation.models.ports import ModelRequest, ModelResponse
+from waystation.models.ports import ModelRequest, ModelResponse, ReplyObserver
 
 _END = "[DONE]"
 _REQUEST_ID = "x-request-id"
@@ -40,6 +40,14 @@ class OpenAIModel:
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Send one request; see `ChatModel`."""
+        return await self._complete(request, None)
+
+    async def complete_observed(self, request: ModelRequest, observer: ReplyObserver) -> ModelResponse:
+        """Send one request; see `StreamingChatModel`."""
+        observer.begin_reply()
+        return await self._complete(request, observer)
+
+    async def _complete(self, request: ModelRequest, observer: ReplyObserver | None) -> ModelResponse:
         of_maker = self._url.startswith(OPENAI_URL)
         body = wire.build_request_body(request, self._endpoint.get_capabilities(request.model), of_maker=of_maker)
         timeout = build_read_timeout(self._patience.get_first_byte_timeout(thinks=request.effort is not None))
@@ -54,6 +62,9 @@ class OpenAIModel:
                 if chunk.error is not None:
                     raise _refusal(response, parse_vendor_error(data)).model_error
                 reply.add_chunk(chunk)
+                if observer is not None:
+                    for delta in wire.iter_reply_deltas(chunk):
+                        observer.receive_delta(delta)
         return reply.build_response()
 
     async def count_tokens(self, request: ModelRequest) -> int | None:

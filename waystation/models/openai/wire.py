@@ -15,7 +15,7 @@ from waystation.kernel.usage import Usage
 from waystation.kernel.value import replace_surrogates, sanitize_json
 from waystation.models.endpoints import UNKNOWN_CAPABILITIES, ModelCapabilities
 from waystation.models.http_errors import CUT_OFF, sanitize_token_count
-from waystation.models.ports import ModelRequest, ModelResponse, StopReason, ToolSpec
+from waystation.models.ports import ModelRequest, ModelResponse, ReplyDelta, StopReason, ToolSpec
 from waystation.models.profiles import Effort, get_model_profile
 
 FAILED_CALL = "This call failed: "
@@ -178,6 +178,18 @@ class _Call(BaseModel):
     id: str = ""
     name: str = ""
     arguments: str = ""
+
+
+def iter_reply_deltas(chunk: ChatChunk) -> Iterator[ReplyDelta]:
+    """Yield what the chunk adds to the reply, for an observer."""
+    for choice in chunk.choices[:1]:
+        delta = choice.delta
+        if thought := delta.reasoning or delta.reasoning_content:
+            yield ReplyDelta("thinking", thought)
+        if said := (delta.content or "") + (delta.refusal or ""):
+            yield ReplyDelta("text", said)
+        if delta.tool_calls:
+            yield ReplyDelta("tool_call")
 
 
 class ChatStreamAccumulator(BaseModel):

@@ -39,6 +39,7 @@ from waystation.plugins.web.report_exports import (
     load_numbered_source,
 )
 from waystation.plugins.web.request_bodies import (
+    TASK_ID_PATTERN,
     Denial,
     ForgetSessionRequest,
     Grant,
@@ -123,6 +124,17 @@ Heartbeat = Annotated[
         ge=1,
         le=15,
         description="After this many seconds without an event, an event `alive` is sent.",
+    ),
+]
+WatchedReplies = Annotated[
+    bool,
+    Query(description="Also send what the agents are thinking and writing, as events `replies`."),
+]
+WatchedTask = Annotated[
+    str | None,
+    Query(
+        pattern=TASK_ID_PATTERN,
+        description="Task of which to send what the agents are thinking and writing, as events `replies`.",
     ),
 ]
 TenantFeed = Annotated[EventFeed, Depends(get_tenant_feed)]
@@ -464,29 +476,41 @@ async def get_task_events(
     task: TaskPath,
     begin: StartAfter,
     heartbeat: Heartbeat = None,
+    replies: WatchedReplies = False,
 ) -> Response:
     """Stream the events of a task as server-sent events, from its first event until the task ends.
 
     A client that reconnects with `Last-Event-ID` receives each event once. Status 204 means that no more events will
-    come.
+    come. An event `replies` has no number: its data is a list with the `agent`, `kind` (`thinking` or `text`), `text`
+    (the end of what it has written, redacted) and `calls_tool` of each agent whose reply is arriving.
     """
     task_id = await client.resolve_task_id(task)
     after = await feed.resolve_start(begin, 0)
     if await client.is_over(task_id) and not (await client.list_events(after, task_id, 1)).events:
         return Response(status_code=204)
-    return StreamingResponse(feed.stream(after, task_id, request.state.still, heartbeat), media_type=EVENT_STREAM)
+    watched = task_id if replies else None
+    events = feed.stream(after, task_id, request.state.still, heartbeat, watched)
+    return StreamingResponse(events, media_type=EVENT_STREAM)
 
 
 @v1.get("/events", response_class=StreamingResponse)
 async def get_events(
-    request: Request, client: TenantClient, feed: TenantFeed, begin: StartAfter, heartbeat: Heartbeat = None
+    request: Request,
+    client: TenantClient,
+    feed: TenantFeed,
+    begin: StartAfter,
+    heartbeat: Heartbeat = None,
+    replies: WatchedTask = None,
 ) -> Response:
     """Stream the events of all tasks as server-sent events.
 
-    The stream has the events after number `after` or `Last-Event-ID`; without either, only new events.
+    The stream has the events after number `after` or `Last-Event-ID`; without either, only new events. Events `replies`
+    have the same data as in the stream of a task.
     """
     after = await feed.resolve_start(begin, await client.get_newest_event_number())
-    return StreamingResponse(feed.stream(after, None, request.state.still, heartbeat), media_type=EVENT_STREAM)
+    watched = None if replies is None else await client.resolve_task_id(replies)
+    events = feed.stream(after, None, request.state.still, heartbeat, watched)
+    return StreamingResponse(events, media_type=EVENT_STREAM)
 
 
 @v1.get("/approvals")

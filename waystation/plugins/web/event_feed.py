@@ -6,10 +6,12 @@ other, and costs its connection only.
 """
 
 import asyncio
+import json
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
+from waystation.agents.partial_replies import PartialReply
 from waystation.client import Client
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.plugins.web.access import ProblemDetails
@@ -31,6 +33,12 @@ HEARTBEAT = b"event: alive\ndata: {}\n\n"
 """A heartbeat for pages, since browsers do not report comments to them."""
 
 
+REPLY_SECONDS, RENEWAL_SECONDS = 1.0, 5.0
+"""Seconds between two reads of what the agents of a viewed task are writing, and until the store is told again that
+someone views the task.
+"""
+
+
 class _NotKnown(BadInput):
     """The listener's permission has ended."""
 
@@ -42,6 +50,12 @@ AccessCheck = Callable[[], Awaitable[bool]]
 async def is_always_allowed() -> bool:
     """Return True."""
     return True
+
+
+def format_replies(replies: Sequence[PartialReply]) -> bytes:
+    """Format partial replies as a server-sent event."""
+    shown = [{**one.model_dump(), "text": replace_control_characters(one.text)} for one in replies]
+    return b"event: replies\ndata: %s\n\n" % json.dumps(shown).encode()
 
 
 class TaskEventCache:
@@ -66,12 +80,44 @@ class TaskEventCache:
         return found
 
 
+class PartialReplyCache:
+    """What the agents of viewed tasks are thinking or writing: read from the store once for all viewers of a task."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: OrderedDict[str, tuple[float, Sequence[PartialReply]]] = OrderedDict()
+        """By task: when it was read, on the event loop's clock; the least recently read first."""
+        self._renewed: dict[str, float] = {}
+        """By task: when the store was told that someone views it."""
+
+    async def get_replies(self, task_id: str) -> Sequence[PartialReply]:
+        """Return the partial replies, and record that someone views the task. Raises UnknownTask."""
+        now = asyncio.get_running_loop().time()
+        while self._known and next(iter(self._known.values()))[0] < now - ALIVE_SECONDS:
+            self._renewed.pop(self._known.popitem(last=False)[0], None)
+        at, found = self._known.get(task_id, (-REPLY_SECONDS, ()))
+        if now - at >= REPLY_SECONDS:
+            # Other viewers get what was known before, until this read is over.
+            self._set(task_id, now, found)
+            if now - self._renewed.get(task_id, -RENEWAL_SECONDS) >= RENEWAL_SECONDS:
+                self._renewed[task_id] = now
+                await self._client.watch_task(task_id)
+            found = await self._client.list_partial_replies(task_id)
+            self._set(task_id, now, found)
+        return found
+
+    def _set(self, task_id: str, at: float, found: Sequence[PartialReply]) -> None:
+        self._known[task_id] = at, found
+        self._known.move_to_end(task_id)
+
+
 class EventFeed:
     """The newest events of a tenant, while anyone listens."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.known = TaskEventCache(client)
+        self._replies = PartialReplyCache(client)
         self._recent: deque[TaskEvent] = deque()
         self._since = self._upto = 0
         """`_recent` has the tenant's events after the first number, up to the second."""
@@ -94,29 +140,51 @@ class EventFeed:
         return asked
 
     async def stream(
-        self, after: int, task_id: str | None, still: AccessCheck = is_always_allowed, heartbeat: float | None = None
+        self,
+        after: int,
+        task_id: str | None,
+        still: AccessCheck = is_always_allowed,
+        heartbeat: float | None = None,
+        watched: str | None = None,
     ) -> AsyncGenerator[bytes]:
         """Stream events of all tasks, or of one until it ends.
 
-        If the store fails or the listener's permission ends, an event says so, and the stream ends. `heartbeat`:
-        seconds without an event after which an event is sent.
+        If the store fails or the listener's permission ends, an event says so, and the stream ends.
+
+        Args:
+            after: Number of the last event that the listener has.
+            task_id: The task; None: all of the tenant's.
+            still: Whether the listener still has permission.
+            heartbeat: Seconds without an event after which an event is sent.
+            watched: Task whose agents' partial replies are sent, too, each time that they have changed.
         """
         seconds, alive = (ALIVE_SECONDS, ALIVE) if heartbeat is None else (heartbeat, HEARTBEAT)
+        replies: Sequence[PartialReply] | None = None
+        silent = 0.0
         yield RETRY
         try:
             async with self._listened():
                 while True:
                     page = None
+                    pause = self._limit_pause(seconds - silent, after, watched)
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(seconds):
+                        async with asyncio.timeout(pause):
                             page = await self.wait_for_page(after, task_id)
                     if not await still():
                         raise _NotKnown(
                             "the key was revoked, or the token has expired: connect again with another key or token"
                         )
+                    if watched is not None and (newest := await self._replies.get_replies(watched)) != replies:
+                        replies, silent = newest, 0.0
+                        yield format_replies(newest)
+                    elif page is None:
+                        silent += pause
                     if page is None:
-                        yield alive
+                        if silent >= seconds:
+                            silent = 0.0
+                            yield alive
                         continue
+                    silent = 0.0
                     for one in page.events:
                         yield b"id: %d\ndata: %s\n\n" % (one.number, one.model_dump_json().encode())
                     after = page.upto
@@ -129,6 +197,12 @@ class EventFeed:
                 title="No more events", status=status, detail=replace_control_characters(" ".join(str(error).split()))
             )
             yield b"event: problem\ndata: %s\n\n" % problem.model_dump_json().encode()
+
+    def _limit_pause(self, seconds: float, after: int, watched: str | None) -> float:
+        """Return how long to wait for an event. A listener that has fallen behind reads from the store: that read is
+        not cut short.
+        """
+        return seconds if watched is None or after < self._since else min(seconds, REPLY_SECONDS)
 
     async def _is_last(self, page: EventPage, task_id: str) -> bool:
         return page.events[-1].kind in {"ended", "forgotten"} and await self._client.is_over(task_id)

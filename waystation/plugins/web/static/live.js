@@ -77,7 +77,7 @@ const countWaiting = async () => {
 const follow = () => {
   const page = live?.dataset.page || location.pathname + location.search;
   let source = null, heard = Date.now(), known = heard, begun = 0, renewed = heard, took = 0, asking = false, onceMore = false;
-  let soon = null, later = null, again = null, news = false;
+  let soon = null, later = null, again = null, news = false, replies = [];
 
   const isWriting = () => fieldsOf(live).some((field) => field === document.activeElement || isTyped(field));
   const hangUp = () => { source?.close(); source = null; };
@@ -85,12 +85,28 @@ const follow = () => {
   const connect = (after) => {
     hangUp();
     heard = begun = Date.now();
-    source = new EventSource(`${events}?heartbeat=${HEARTBEAT}${after ? `&after=${after}` : ""}`);
+    const watched = live?.dataset.watched ? `&replies=${live.dataset.watched}` : "";
+    source = new EventSource(`${events}?heartbeat=${HEARTBEAT}${watched}${after ? `&after=${after}` : ""}`);
     source.addEventListener("open", hear);
     source.addEventListener("alive", () => { hear(); if (live && Date.now() - renewed > NOW_AND_THEN && !isWriting()) renewSoon(); });
+    source.addEventListener("replies", ({ data }) => { hear(); replies = JSON.parse(data); showReplies(); });
     source.addEventListener("message", ({ data }) => { hear(); happened(JSON.parse(data).task_id); });
     // A browser retries a refused connection for ever, without ever calling it closed.
     source.addEventListener("error", recover);
+  };
+  // What agents are thinking and writing, until their replies are steps of the page.
+  const showReplies = () => {
+    const place = document.getElementById("replies");
+    if (!place) return;
+    place.hidden = !replies.length;
+    place.replaceChildren(...replies.map(({ agent, kind, text, calls_tool }) => {
+      const part = Object.assign(document.createElement("div"), { className: `reply ${kind}` });
+      const doing = calls_tool ? "preparing a tool call" : kind === "thinking" ? "thinking" : "writing";
+      const words = [Object.assign(document.createElement("p"), { className: "small", textContent: `${agent} is ${doing} …` })];
+      if (text) words.push(Object.assign(document.createElement("p"), { className: "words", textContent: text }));
+      part.replaceChildren(...words);
+      return part;
+    }));
   };
   // What has happened may show a moment later: then the page is asked for once more.
   const happened = (task) => {
@@ -170,6 +186,7 @@ const follow = () => {
     const chosen = live.contains(document.activeElement) ? document.activeElement : null;
     const moved = [...live.querySelectorAll(".wide")].map((one) => one.scrollLeft);
     live.replaceChildren(...fresh.childNodes);
+    showReplies();
     for (const one of live.querySelectorAll("details > summary")) one.parentElement.open ||= opened.includes(one.textContent);
     live.querySelectorAll(".wide").forEach((one, place) => { one.scrollLeft = moved[place] ?? 0; });
     const places = new Map(fieldsOf(live).map((field) => [keyOf(field), field]));

@@ -265,6 +265,20 @@ def upgrade() -> None:
         sa.UniqueConstraint("passage_id", name="uq_passages_passage_id"),
     )
     op.create_table(
+        "partial_replies",
+        sa.Column("run_id", sa.String(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.run_id"], name="fk_partial_replies_run_id"),
+        sa.PrimaryKeyConstraint("run_id", name="pk_partial_replies"),
+    )
+    op.create_table(
+        "task_watches",
+        sa.Column("task_id", sa.String(), nullable=False),
+        sa.Column("watched_until", MOMENT, nullable=False),
+        sa.ForeignKeyConstraint(["task_id"], ["tasks.task_id"], name="fk_task_watches_task_id"),
+        sa.PrimaryKeyConstraint("task_id", name="pk_task_watches"),
+    )
+    op.create_table(
         "passage_states",
         sa.Column("ordinal", sa.Integer(), autoincrement=True, nullable=False),
         sa.Column("passage_id", sa.String(), nullable=False),
