@@ -16,7 +16,7 @@ from waystation.reports.cited_sentences import extract_cited_sentences
 from waystation.reports.sentence_judge import (
     JUDGED_REMARK,
     MAX_JUDGED_SENTENCES,
-    JudgedSentences,
+    JudgedSentenceList,
     SentenceJudge,
 )
 from waystation.tasks.reviews import JudgeRequest, JudgeResult
@@ -144,7 +144,7 @@ async def test_the_sentences_above_the_maximum_stay_undecided(env: AgentEnvironm
     answer = judged(*(verdict(number, "supported") for number in range(1, MAX_JUDGED_SENTENCES + 1)))
     made = await judge(env, ScriptedModel([answer]))
     assert (made.judgement.supported, made.judgement.undecided) == (MAX_JUDGED_SENTENCES, 10)
-    kept = JudgedSentences.model_validate_json(
+    kept = JudgedSentenceList.model_validate_json(
         await env.store.get_text(str(made.judgement.verdicts_hash), SYSTEM_SCOPE)
     )
     assert len(kept.sentences) == MAX_JUDGED_SENTENCES

@@ -108,8 +108,8 @@ class ModelSettings(SettingSection):
     judge_model: str | None = Field(
         default=None,
         min_length=1,
-        description="Model that judges, when the report is written, the cited sentences of which code cannot tell "
-        "whether the cited lines support them. Default: none; these sentences stay marked as undecided.",
+        description="Model that decides, when the report is complete, about the cited sentences that code can find "
+        "neither supported nor unsupported. Default: none; these sentences stay marked as undecided.",
     )
 
     effort: WrittenEffort | None = Field(

@@ -69,7 +69,7 @@ from waystation.reports.report import (
     render_unindexed_section,
     render_written_part,
 )
-from waystation.reports.sentence_judge import JudgedSentences
+from waystation.reports.sentence_judge import JudgedSentenceList
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.ports import CostReader, TaskRepository
 from waystation.tasks.progress import TRUNCATION_NOTE
@@ -165,7 +165,7 @@ class _MarkedReport(NamedTuple):
     """The sentences with numbers, by number from 1."""
 
 
-def _mark_sentences(checked: CitationCheckResult, question: str, judged: JudgedSentences) -> _MarkedReport:
+def _mark_sentences(checked: CitationCheckResult, question: str, judged: JudgedSentenceList) -> _MarkedReport:
     text = checked.markdown
     found = [one for one in checked.check_sentences(question) if not is_above_answer(text, one.located.mark_start)]
     checks, decided = judged.decide(found)
@@ -425,12 +425,12 @@ class ReportPublisher:
                 cited.setdefault(page.url, CitedSource(page.url, page.blob, about, retrieved=page.retrieved))
         return render_document_versions([*cited.values()])
 
-    async def _load_judged_sentences(self, ref: TaskRef, progress: TaskProgress) -> JudgedSentences:
+    async def _load_judged_sentences(self, ref: TaskRef, progress: TaskProgress) -> JudgedSentenceList:
         """Load the newest verdicts of a model on the report's sentences; none if no model was asked."""
         found = progress.judgements[-1].verdicts_hash if progress.judgements else None
         if found is None:
-            return JudgedSentences()
-        return JudgedSentences.model_validate_json(await self.store.get_text(found, ref.scope))
+            return JudgedSentenceList()
+        return JudgedSentenceList.model_validate_json(await self.store.get_text(found, ref.scope))
 
     async def _faults(self, found: str, ref: TaskRef) -> FaultList:
         """Load the faults of a review."""

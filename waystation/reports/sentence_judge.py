@@ -81,7 +81,7 @@ JUDGE_NOTES = {
 }
 
 
-class JudgedSentences(Value):
+class JudgedSentenceList(Value):
     """The sentences that a model judged, with its verdicts."""
 
     sentences: tuple[CitedSentence, ...] = ()
@@ -152,7 +152,7 @@ class SentenceJudge:
             sum(one.verdict is verdict for one in judged)
             for verdict in (SupportVerdict.SUPPORTED, SupportVerdict.NOT_SUPPORTED)
         )
-        kept = JudgedSentences(sentences=tuple(judged)).model_dump_json()
+        kept = JudgedSentenceList(sentences=tuple(judged)).model_dump_json()
         judgement = judgement.replace(
             supported=supported,
             unsupported=unsupported,
