@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from waystation.documents.claim_support import (
@@ -249,6 +249,7 @@ def test_a_figure_that_is_replaced_by_another_is_named(sentence: str, number: in
     assert bool(kinds) is (own != str(number))
 
 
+@example(sentence="--0", passage="", more="")
 @given(st.text(alphabet="0123456789 .,%$€-mkbnthtoan\n", max_size=40), st.text(max_size=60), st.text(max_size=60))
 def test_more_text_in_the_passages_never_makes_a_figure_absent(sentence: str, passage: str, more: str) -> None:
     fewer = check_support(sentence, [passage, sentence])

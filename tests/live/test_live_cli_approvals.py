@@ -102,7 +102,7 @@ async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
     assert said[0] == f"{task}: approving 2 requests with 1,000 tokens each, 2,000 tokens in all"
     assert said[1] == f"{first} ({first_agent}): approved"
     assert said[2].startswith(f"{second} ({second_agent}): refused: the grant would raise the task's budget to ")
-    assert said[2].endswith(": 500 tokens left")
+    assert said[2].endswith("which leaves 500 tokens for grants")
     lines = capsys.readouterr().err.splitlines()
     assert (lines[0], lines[2]) == (f"{task}: denying 2 requests", f"{second} ({second_agent}): denied")
     assert lines[1].startswith(f"{first}: refused: the request {first} was already approved: ")

@@ -306,7 +306,7 @@ async def test_an_endpoint_that_brings_no_reply_pauses_the_task_with_the_cause_a
         seen = await progress_of(counter)
         await counter.get_task_handle().signal(APPROVE_BUDGET, {"by": "Ada"})
         progress = await counter.get_task_handle().result()
-    assert any("the standard plan is used. (5 calls in a row" in note for note in seen.notes)
+    assert any("the standard plan is used. (5 model calls in a row" in note for note in seen.notes)
     (asked,) = seen.approvals
     assert "the last one: the provider failed (status 500, api_error" in asked.reason
     assert provider.asked[ModelCall("research-1", 1)] == MAX_UNANSWERED_CALLS + 1

@@ -36,7 +36,7 @@ ALIGNED_SHARE = 0.5
 _RULED = frozenset({"figure", "date", "name"})
 _MARKER = compile_bounded(r"\[\d{1,3}\]|</?s>")
 """Numbers of references, such as `[8]`."""
-_LIST_NUMBER = compile_bounded(r"\A(?:[\s*_#>]|-(?![\d.,$€£%])){0,8}(?:\d{1,3}[.)]\s+)?")
+_LIST_NUMBER = compile_bounded(r"\A(?:[\s*_#>]|-(?![-\d.,$€£%])){0,8}(?:\d{1,3}[.)]\s+)?")
 """Marks and number of a list's item. A dash before a figure is its sign."""
 _LANGUAGES = """
 en: the of and to is was that for with are from by it this be as which has have were not

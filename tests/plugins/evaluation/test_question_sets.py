@@ -59,7 +59,7 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, change: tuple[str, 
         (("[docs]", "[gone]"), "question dug: .*gone does not exist"),
         (("documents: [docs]", "packages: [no-such-package]"), "question dug: the package no-such-package"),
         (("documents: [docs]\n", ""), "question dug has no documents"),
-        (("cites: [a.md]", "cites: [b.md]"), "question dug: cites names b.md"),
+        (("cites: [a.md]", "cites: [b.md]"), "question dug: `cites` names b.md"),
         (("[docs]", "[docs, a.md]"), "question dug: two documents have the name a.md"),
     ],
 )
