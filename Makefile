@@ -13,7 +13,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-part test-all check lint wheel compose-check map diagrams reference trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-search bench-evidence bench-ocr bench-cache bench-live bench-startup try-local platforms pythons format lock clean
+.PHONY: help setup demo test test-part test-all check lint wheel compose-check map diagrams reference trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-search bench-evidence bench-ocr bench-cache bench-live bench-startup pictures try-local platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -96,6 +96,9 @@ bench-pages: $(STAMP) ## Measure pages of a long task, and 500 listeners beside 
 
 bench-cache: $(STAMP) ## Measure what of an agent's input is read from the prompt cache, and what breaks it
 	$(BIN)/python -m benchmarks.cache
+
+pictures: $(STAMP) ## Take the pictures of README and docs; needs Chromium
+	$(BIN)/python -m benchmarks.pictures
 
 bench-startup: $(STAMP) ## Measure `up`, `list` and idle memory, and of another checkout: `make bench-startup BEFORE=/path`
 	$(BIN)/python -m benchmarks.startup $(if $(BEFORE),--checkout $(BEFORE))
