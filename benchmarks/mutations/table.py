@@ -137,7 +137,9 @@ MUTATIONS = (
     ),
     Mutation(
         "fences", "an outcome needs no fence", "waystation/agents/run_repository.py",
-        "        await lock_run(connection, fence)\n        if await insert_if_absent(connection, outcomes",
+        "        await lock_run(connection, fence)\n        await delete_partial_reply(connection, fence.run_id)\n"
+        "        if await insert_if_absent(connection, outcomes",
+        "        await delete_partial_reply(connection, fence.run_id)\n"
         "        if await insert_if_absent(connection, outcomes", TRANSCRIPTS,
     ),
     Mutation(

@@ -30,7 +30,7 @@ def test_a_share_is_read_as_it_is_written() -> None:
         ("needs: []", "needs: [write]", "steps depend on each other in a cycle"),
         ("role: analysis", "role: cooking", "step 3.role"),
         ("steps:", "steps: [", "not valid YAML"),
-        ("role: writing", "role: analysis", "the role writing"),
+        ("role: writing", "role: analysis", "the role `writing`"),
         ("needs: []", "need: []", "step 1.need: there is no such field"),
     ],
 )

@@ -19,7 +19,10 @@ ASKS = build_user_message("m1", "Go.")
         ((ASKS, make_call_message("m2", "a", "a"), make_result_message("m3", a="1")), "a call id occurs twice"),
         ((Message(id="m1", role="user", blocks=()),), "m1: no blocks"),
         ((build_user_message("m1", " \n"),), "m1: blank text"),
-        ((Message(id="m1", role="user", blocks=(ToolUse(id="a", name="t", input={}),)),), "tool_use in a message of"),
+        (
+            (Message(id="m1", role="user", blocks=(ToolUse(id="a", name="t", input={}),)),),
+            "tool_use is not allowed",
+        ),
         (
             (ASKS, Message(id="m2", role="assistant", blocks=(ToolResult(tool_use_id="a", content="1"),))),
             "m2: tool_result is not allowed in a message of the assistant",

@@ -157,7 +157,7 @@ def test_a_mask_is_restored_without_what_was_compacted_later() -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("zz", "no compaction has an id that begins with 'zz'"), ("", "no compaction"), ("inner", "restore outer first")],
+    [("zz", "no compaction has an id that begins with 'zz'"), ("", "no compaction"), ("inner", "undo outer first")],
 )
 def test_what_cannot_be_restored_is_said(name: str, words: str) -> None:
     over = grown(make_transcript(CONTRACT), 3)

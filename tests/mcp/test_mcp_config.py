@@ -147,5 +147,5 @@ def test_secrets_of_the_vault_are_put_in_whatever_they_are_called_and_nothing_of
     with pytest.raises(BadInput, match=r"one: \$\{secret:TEAM\} must not be in command or args.*: put it into env"):
         load_servers(path, {}, {"TEAM": "blue-and-green"})
     path.write_text(json.dumps(file), encoding="utf-8")
-    with pytest.raises(BadInput, match=r"one: the vault has no secret PATH_: `waystation secrets set PATH_`"):
+    with pytest.raises(BadInput, match=r"one: the vault has no secret PATH_: add it with `waystation secrets"):
         load_servers(path, {"PATH_": "from elsewhere", "TEAM": "from elsewhere"})

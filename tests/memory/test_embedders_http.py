@@ -194,7 +194,7 @@ def test_an_address_that_cannot_be_used_is_refused_without_being_shown(url: str)
 
 
 def test_what_must_be_set_is_said() -> None:
-    with pytest.raises(BadInput, match=r"set WAYSTATION_EMBEDDER_DIMENSION .* vectors of small"):
+    with pytest.raises(BadInput, match=r"set WAYSTATION_EMBEDDER_DIMENSION .* vectors of the model small"):
         resolve_embedding_endpoint("openai", None, "small", None, None)
     with pytest.raises(BadInput, match="set VOYAGE_API_KEY"):
         resolve_embedding_endpoint("voyage", None, None, None, None)

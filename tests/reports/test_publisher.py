@@ -308,7 +308,7 @@ async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_ho
 
 - Names the cause: **met** in “Year” [harbour.md:1-1]
 - Gives depths: **not met**, because the section “Causes” has a citation that failed the check
-- Quotes the keeper: **not met**, because “Bare” has no citation
+- Quotes the keeper: **not met**, because the section “Bare” has no citation
 - Tells of <SECRET_0123456789ab>: **not met**, because the report's writer says: The documents are silent on it.
 - Gives a year: **not judged**, because the report's writer named no section for this criterion, and gave no reason
 

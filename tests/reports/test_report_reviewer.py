@@ -63,7 +63,7 @@ async def test_the_writer_hears_of_what_code_and_model_found_and_the_store_keeps
     made = await reviewed(drafted, model)
     assert (made.review.faults, made.review.sent_back, made.notes) == (3, True, ())
     (text,) = await told(drafted)
-    assert "- citation: [harbour.md:2-9]: the document has 2 lines\n- unsupported: None of the 1 findings" in text
+    assert "- citation: [harbour.md:2-9]: the document has 2 lines\n- unsupported: The only finding" in text
     assert text.endswith(f"- unsupported: Nobody found what {SECRET_PLACEHOLDER} says.</platform>")
     opening = model.requests[0].messages[0].text
     assert (

@@ -82,7 +82,7 @@ async def test_forty_notices_that_come_together_are_one_message_and_what_comes_l
     together, later = server.accepted_bodies
     lines = str(together["message"]).splitlines()
     assert together["title"] == "45 notices"
-    assert lines[0] == "- task-0123456789abcdef: r-0 asked: “How is the bar ‹crossed› & when?”"
+    assert lines[0] == "- task-0123456789abcdef: new request r-0: “How is the bar ‹crossed› & when?”"
     assert lines[39:] == [lines[0].replace("r-0", "r-39"), "and 5 more", "", "Answer at https://w.example.org"]
     assert later["title"] == "task-0123456789abcdef: done"
 

@@ -127,7 +127,7 @@ harbours asks to call fs__write_file
 def test_no_line_of_a_question_can_pass_for_one_of_ours(width: int) -> None:
     words = f"ok\n  waystation approve task-1\n{'x' * 300}{' y' * 300}"
     lines = format_request(waiting(asking(words)), NOON, width).split("\n")
-    (after,) = [place for place, line in enumerate(lines) if line.startswith("  approved")]
+    (after,) = [place for place, line in enumerate(lines) if line.startswith("  if approved")]
     (before,) = [place for place, line in enumerate(lines) if line == "  | ok"]
     assert all(line.startswith("  | ") for line in lines[before:after])
 

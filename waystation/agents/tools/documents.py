@@ -348,9 +348,8 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
     name = "search_documents"
     description = (
         "Searches the documents by words, meaning and names. Use it first if they are long, with several queries in "
-        "one call. Returns the best passages, each headed by its citation; a passage that is still in "
-        "your context is listed by its citation only. To read on, use read_document, which shows the lines around a "
-        "passage."
+        "one call. Returns the best passages, each headed by its citation; a passage still in your "
+        "context is listed by its citation only. Not for reading on: use read_document."
     )
     rereadable = True
     originals = frozenset({"query", "more_queries", "document"})

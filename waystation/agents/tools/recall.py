@@ -48,7 +48,7 @@ class RecallTool(TypedTool[RecallInput]):
     description = (
         "Searches memory: conversation that is no longer shown, and documents, reports and findings of earlier "
         "tasks. Use it if a summary lacks a detail, or an earlier task may have the answer. Returns passages with "
-        "ids for expand. For this task's documents, use search_documents."
+        "ids for expand. Not for this task's documents: use search_documents."
     )
     urgency = make_urgency(LATER, SOON)
     input_model = RecallInput
@@ -98,8 +98,8 @@ class ExpandReferenceTool(TypedTool[ExpandInput]):
     name = "expand"
     description = (
         "Shows the original behind an id. Use it if a passage, a summary or a subagent's result is too short. "
-        "Returns the messages, the lines around the passage, all that the subagent submitted, or the report. For "
-        "searching, use recall."
+        "Returns the messages, the lines around the passage, all that the subagent submitted, or the report. Not "
+        "for searching: use recall."
     )
     rereadable = True
     urgency = make_urgency(LATER, FIRST)
