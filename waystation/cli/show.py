@@ -281,7 +281,7 @@ def report(
         raise BadInput("--version selects a stored report, but a draft is not stored: leave out --version or --draft")
     form = form or (_format_of(output) if output is not None else None)
     if (pictures or passages) and form != "html":
-        raise BadInput("--passages and --pictures show passages in an HTML file: use --format html")
+        raise BadInput("--passages and --pictures work only with an HTML file: use --format html")
     if form in _BINARY and output is None and sys.stdout.isatty():
         raise BadInput(f"a terminal cannot show {form}: use --output {task}.{form}, or redirect the output into a file")
     found = asyncio.run(_draft(task) if draft else _stored(task, version))

@@ -438,8 +438,8 @@ class PrivacySettings(SettingSection):
     )
     redaction_failure: RedactionFailureMode = Field(
         default="placeholder",
-        description="What happens if the last attempt to redact a text fails: placeholder (the text is left out) or "
-        "pause (a person is asked).",
+        description="What happens if the last attempt to redact a text fails: placeholder (which replaces the whole "
+        "text) or pause (a person is asked).",
     )
 
 
