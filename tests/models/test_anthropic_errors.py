@@ -173,13 +173,13 @@ async def test_a_reply_that_a_filter_blocked_is_not_asked_for_again_wherever_tha
 async def test_a_stream_that_ends_early_never_becomes_a_reply(after: int) -> None:
     error = await error_of(build_truncated_stream(MESSAGE, after))
     assert isinstance(error, ModelUnavailable)
-    assert str(error) == "the model's reply was cut off"
+    assert str(error) == "the model's reply ended before it was complete"
 
 
 async def test_a_stream_without_a_stop_reason_never_becomes_a_reply() -> None:
     error = await error_of(build_stream_response({**MESSAGE, "stop_reason": None}))
     assert isinstance(error, ModelUnavailable)
-    assert str(error) == "the model's reply was cut off"
+    assert str(error) == "the model's reply ended before it was complete"
 
 
 async def test_a_connection_that_breaks_inside_a_stream_is_unavailable() -> None:

@@ -127,7 +127,9 @@ async def watch_task(client: Client, task_id: str, answer_pause: AnswerPause) ->
         return await _follow(client, task_id, answer_pause)
     except asyncio.CancelledError:
         if is_started_by_this_process(Settings().run_file):
-            print_message("The task continues when the demo's server runs again: `waystation up`")
+            print_message(
+                "The demo's server ended with this command. `waystation up` starts it again, and the task continues."
+            )
         else:
             print_message(f"The task continues: `waystation watch {task_id}` follows it again.")
         raise

@@ -165,7 +165,7 @@ _ACCOUNT_MEANINGS = frozenset({NO_CREDIT, SPENT, _GONE, _NO_ACCESS, _RETIRED, _N
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 LONGER = "WAYSTATION_MODEL_PATIENCE and WAYSTATION_MODEL_PATIENCE_THINKING set how long to wait"
-CUT_OFF = "the model's reply was cut off"
+CUT_OFF = "the model's reply ended before it was complete"
 NO_STREAM = "the endpoint answered with something other than an event stream; check the endpoint's URL"
 PAGE_INSTEAD = "the endpoint answered with a web page, perhaps from a proxy or a sign-in; check the endpoint's URL"
 

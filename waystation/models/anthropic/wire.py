@@ -46,7 +46,7 @@ from waystation.kernel.usage import Usage
 from waystation.kernel.value import replace_surrogates, sanitize_json_object
 from waystation.models.anthropic.received_requests import StrictSchemaCounts
 from waystation.models.endpoints import UNKNOWN_CAPABILITIES, ModelCapabilities
-from waystation.models.http_errors import sanitize_token_count
+from waystation.models.http_errors import CUT_OFF, sanitize_token_count
 from waystation.models.ports import ModelRequest, ModelResponse, ReplyDelta, StopReason, ToolSpec
 from waystation.models.profiles import ModelProfile, get_model_profile
 from waystation.models.profiles import ThinkingSetting as WayOfThinking
@@ -432,7 +432,7 @@ def _stop(message: WireMessage) -> tuple[StopReason, str]:
     """Return why the reply ended, and the category of a refusal or the name of an unknown reason."""
     reason: str | None = message.stop_reason
     if reason is None:
-        raise InvalidReplyError("the model's reply was cut off")
+        raise InvalidReplyError(CUT_OFF)
     try:
         stop = StopReason(reason)
     except ValueError:

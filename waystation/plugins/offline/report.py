@@ -408,7 +408,7 @@ def _unsaid_names(view: AgentRequestView, claims: Iterable[StepResultEntry]) -> 
 
 
 HALF = 0.5
-NOTHING_CLOSE = f"No quotation contains half of the search words, so {PERHAPS_NOTHING}"
+NOTHING_CLOSE = f"No quotation contains at least half of the search words, so {PERHAPS_NOTHING}"
 IN_THE_SECTIONS = "What was found, and what is missing, is in the sections below."
 _QUOTED = "quoted documents"
 MAX_GROUPS = 6
