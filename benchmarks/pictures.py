@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.end_to_end.shell import ROOT, Shell, wait_until
 from tests.end_to_end.test_browser import launch_browser
@@ -19,7 +19,7 @@ from waystation.documents.document_loading import write_package_documents
 from waystation.runtime.temporal.run_file import RunFile, read_run_file
 
 IMAGES = ROOT / "docs" / "images"
-PAGES, TEMPORAL_UI = {"width": 1180, "height": 760}, {"width": 1440, "height": 1150}
+PAGES, TEMPORAL_UI = ViewportSize(width=1180, height=760), ViewportSize(width=1440, height=1150)
 """Pixels of the window."""
 SETTLE_MS = 2_000
 """Until fonts, transitions and the Temporal UI's own requests are done."""

@@ -13,6 +13,7 @@ from tests.support.document_files import make_pdf_file
 from waystation.documents.document_loading import load_documents
 from waystation.documents.readers import passage_image_child
 from waystation.documents.readers.extraction import UnreadableFileError
+from waystation.documents.readers.ocr import PageReadingResult
 from waystation.documents.readers.passage_image import (
     PassageImage,
     PassageImageHeader,
@@ -21,6 +22,7 @@ from waystation.documents.readers.passage_image import (
     build_passage_request,
     encode_png,
 )
+from waystation.documents.readers.recognition import PagePicture
 
 FIRST = "The harbour was dug\nin 1811 by hand.\nIt silted up.\nThe keeper left.\nIt silted up.\nNo ship came."
 YELLOW = b"\xff\xff\x72"
@@ -167,7 +169,12 @@ def test_a_page_is_recognised_once_for_all_of_its_passages(
     paper: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pages, read = list[int](), passage_image_child.read_picture
-    monkeypatch.setattr(passage_image_child, "read_picture", lambda page: pages.append(page.width) or read(page))
+
+    def read_and_count(page: PagePicture) -> PageReadingResult:
+        pages.append(page.width)
+        return read(page)
+
+    monkeypatch.setattr(passage_image_child, "read_picture", read_and_count)
     other = tmp_path / "other.png"
     Image.new("L", (200, 100), 255).save(other)
     for path, words in ((paper, "scan"), (paper, "of"), (other, "No"), (paper, "page")):
