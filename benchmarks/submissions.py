@@ -33,6 +33,8 @@ SECONDS = 20.0
 AT_ONCE = (1, 8)
 QUEUE = "bare"
 SETTLE_SECONDS = 2.0
+MAX_SUBMISSIONS = 1_500
+"""A run of a workflow accepts at most 2,000 Updates."""
 
 
 @workflow.defn
@@ -74,7 +76,7 @@ async def measure_rate(submit: Callable[[str], Awaitable[object]], at_once: int,
 
     async def submit_again_and_again(name: int) -> None:
         nonlocal done
-        while time.monotonic() - start < seconds:
+        while time.monotonic() - start < seconds and done < MAX_SUBMISSIONS:
             await submit(f"{name}-{next(numbers)}")
             done += 1
 
