@@ -3,7 +3,9 @@ them: `make trips`.
 
 A task runs over real documents with the offline model, workers and client in this process, on a Temporal server of its
 own. It runs twice, since the first run also loads modules. A module is on a trip if one of its functions is called
-between the trip's first call and its last; child processes, which read files and redact, are not traced.
+between the trip's first call and its last, whatever for; child processes, which read files and redact, are not traced.
+It carries the trip if a function of it is called with the trip's value, in one of the value's forms, as an argument:
+these modules are what one reads to follow the value. The kernel, whose functions take any value, is not among them.
 """
 
 import asyncio
@@ -12,7 +14,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
@@ -22,16 +24,24 @@ from temporalio.client import Client as Temporal
 from temporalio.testing import WorkflowEnvironment
 
 from benchmarks.modules import FOLDERS, ROOT
-from waystation.agents.leg import ContextFull
+from waystation.agents.agent_run import AgentRun
+from waystation.agents.compaction_request import CompactionRequest
+from waystation.agents.deliverables import ReportDraft
+from waystation.agents.leg import ContextFull, LegRequest
 from waystation.agents.loop import AgentLoop, TurnRunner
 from waystation.client import Client
 from waystation.config.settings import Settings
+from waystation.context.transcript import Transcript
 from waystation.documents.document_loading import load_documents, write_package_documents
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount, Limit
+from waystation.memory.passages import Passage
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
+from waystation.planning.plan import Plan
 from waystation.runtime.temporal.dev_server import find_temporal_executable
-from waystation.tasks.task import TaskRequest
+from waystation.tasks.approvals import ApproveInput
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import ApprovalRequest, TaskProgress, TaskRequest, TaskRow
 from waystation.tasks.task_repository import SqlTaskRepository
 from waystation.workers.wiring import run_configured_workers
 
@@ -55,6 +65,8 @@ class TripSpec(NamedTuple):
     budget: int = 400_000
     """Tokens."""
     agent_budget: int | None = None
+    forms: tuple[type, ...] = ()
+    """Classes of the value that makes the trip, in the order in which it takes these forms."""
 
 
 def _function(method: Callable[..., object]) -> FunctionType:
@@ -69,6 +81,7 @@ ALL = (
         "from submit to the stored report",
         _function(Client.submit),
         _function(SqlTaskRepository.save_task_progress),
+        forms=(TaskRequest, TaskRow, TaskState, Plan, LegRequest, ReportDraft, TaskProgress),
     ),
     TripSpec(
         "from a full context to Qdrant",
@@ -76,6 +89,7 @@ ALL = (
         _function(QdrantEdgeMemory.upsert),
         result=ContextFull,
         window=12_000,
+        forms=(ContextFull, CompactionRequest, Transcript, Passage),
     ),
     TripSpec(
         "from an approval to the agent that goes on",
@@ -83,6 +97,7 @@ ALL = (
         _function(AgentLoop.run),
         budget=60_000,
         agent_budget=17_000,
+        forms=(ApproveInput, ApprovalRequest, AgentRun, LegRequest),
     ),
 )
 
@@ -93,19 +108,33 @@ class TripTrace:
     def __init__(self, trip: TripSpec) -> None:
         self.trip = trip
         self.entered: dict[str, None] = {}
+        self.carrying: dict[str, None] = {}
+        """The modules that carry the trip."""
         self.on = self.over = False
 
     @property
     def capabilities(self) -> tuple[str, ...]:
         """The folders that own the trip's modules, by first entry: `agents/tools` belongs to `agents`."""
-        paths = (Path(name).with_suffix("").parts for name in self.entered)
-        return tuple(dict.fromkeys(parts[1] if parts[0] == "waystation" else parts[0] for parts in paths))
+        return _list_owners(self.entered)
 
     @property
     def folder_crossings(self) -> int:
         """How often the next module is in another folder."""
         folders = [Path(name).parent for name in self.entered]
         return sum(one != other for one, other in pairwise(folders))
+
+    def record_arguments(self, name: str, frame: FrameType) -> None:
+        """A function of module `name` is called."""
+        if not self.on or self.over or name in self.carrying or _find_owner(name) == _ANY_VALUE:
+            return
+        code, values = frame.f_code, frame.f_locals
+        for argument in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+            value = values.get(argument)
+            if isinstance(value, self.trip.forms) or (
+                isinstance(value, tuple | list) and value and isinstance(value[0], self.trip.forms)
+            ):
+                self.carrying.setdefault(name)
+                return
 
     def record(self, name: str, code: CodeType, event: str, result: object) -> None:
         """A function of module `name` is called, or returns."""
@@ -127,7 +156,22 @@ class TripTrace:
             f"{len(self.entered)} modules in {len(self.capabilities)} folders "
             f"({', '.join(self.capabilities)}), {self.folder_crossings} crossings"
         )
-        return f"{self.trip.name}{end}: {counts}\n  {chain}\n"
+        owners = _list_owners(self.carrying)
+        carried = f"carried by {len(self.carrying)} modules in {len(owners)} folders ({', '.join(owners)})"
+        return f"{self.trip.name}{end}: {carried}; {counts}\n  {chain}\n"
+
+
+_ANY_VALUE = "kernel"
+"""Folder whose functions take any value, to store or compare it."""
+
+
+def _find_owner(name: str) -> str:
+    parts = Path(name).with_suffix("").parts
+    return parts[1] if parts[0] == "waystation" else parts[0]
+
+
+def _list_owners(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(_find_owner, names)))
 
 
 class Tracer:
@@ -146,6 +190,8 @@ class Tracer:
             self._modules[code] = _module(code)
         if name := self._modules[code]:
             self.now.record(name, code, event, result)
+            if event == "call":
+                self.now.record_arguments(name, frame)
 
 
 def _module(code: CodeType) -> str | None:
@@ -169,12 +215,12 @@ class TripRunner:
         while trip.agent_budget is not None and not (found := await self.client.get_task(task.task_id)).phase.over:
             for one in found.approvals:
                 if one.decision == "pending":
-                    await self._wait_for_indexing()
+                    await self.wait_for_indexing()
                     await self.client.approve(task.task_id, request_id=one.request_id, amount=GRANT, by="trips")
             await asyncio.sleep(LOOK_SECONDS)
         await self.server.get_workflow_handle(task.task_id).result()
 
-    async def _wait_for_indexing(self) -> None:
+    async def wait_for_indexing(self) -> None:
         """Wait until no documents are being indexed: that is no part of the trip, and would be traced with it."""
         while [one async for one in self.server.list_workflows(INDEXING)]:  # noqa: ASYNC110  the server sends no news
             await asyncio.sleep(LOOK_SECONDS)
@@ -208,6 +254,7 @@ async def trace_trips(home: Path) -> list[TripTrace]:
             road = TripRunner(client, server.client, documents)
             for one in found:
                 await road.run_task(one.trip, "first")
+                await road.wait_for_indexing()
                 tracer.now = one
                 await road.run_task(one.trip, "second")
                 tracer.now = None
