@@ -260,6 +260,9 @@ def _answer_of(form: FormData) -> dict[str, str]:
 class TasksPageQuery(TaskQuery):
     """Filter of the list of tasks. An empty form filters nothing."""
 
+    follow: str | None = Field(default=None, pattern=TASK_ID_PATTERN)
+    """Task that a new one continues."""
+
     @field_validator("session", "phase", mode="before")
     @classmethod
     def _unless_empty(cls, given: object) -> object:
@@ -272,10 +275,11 @@ async def render_home_page(
     client: TenantClient,
     principal: CurrentPrincipal,
     query: Annotated[TasksPageQuery, Query()],
-    follow: Annotated[str | None, Query(pattern=TASK_ID_PATTERN)] = None,
 ) -> HTMLResponse:
-    """Render the form for a new task, and the newest or matching tasks. `follow`: task that a new one continues."""
-    follows = None if follow is None else await client.get_last_known_task(await client.resolve_task_id(follow))
+    """Render the form for a new task, and the newest or matching tasks."""
+    follows = (
+        None if query.follow is None else await client.get_last_known_task(await client.resolve_task_id(query.follow))
+    )
     return await _home(request, client, principal, query, follows=follows)
 
 

@@ -31,6 +31,15 @@ const swap = (form, fresh) => {
   (fresh.querySelector("[aria-invalid]") ?? fresh.querySelector(".fault") ?? fresh.querySelector("[autofocus]"))?.focus();
 };
 
+// A page that answers without an address of its own, such as that of a new link, which is shown once.
+const show = (page) => {
+  const main = page.querySelector("main");
+  document.querySelector("main").replaceWith(main);
+  localTimes(main);
+  main.tabIndex = -1;
+  main.focus();
+};
+
 const send = async (form, to) => {
   const body = new FormData(form);
   for (const [zone, files] of uploads) if (form.contains(zone)) files.fill(body);
@@ -39,6 +48,7 @@ const send = async (form, to) => {
   const text = await answer?.text().catch(() => null);
   if (!text) return complain(form, GONE);
   const page = new DOMParser().parseFromString(text, "text/html");
+  if (answer.ok) return show(page);
   const fresh = page.getElementById(form.id);
   if (fresh) return swap(form, fresh);
   return complain(form, answer.status === 401 ? SIGNED_OUT : page.querySelector(".detail")?.textContent ?? `The server answers ${answer.status}: nothing was changed.`);
