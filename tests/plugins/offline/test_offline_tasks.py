@@ -236,3 +236,13 @@ async def test_later_turns_read_the_prefix_from_the_cache(model: ChatModel) -> N
     team = OfflinePlanRunner(model, InMemoryTask(packages(12)))
     await team.run_task(QUESTION)
     assert sum(usage.cache_read for usage in team.usage) > sum(usage.fresh for usage in team.usage)
+
+
+async def test_a_part_of_the_question_that_names_no_documents_is_answered_from_all_of_them(model: ChatModel) -> None:
+    filing = "FORM 8-K\nItem 8.01 Other Events.\nThe board declared a dividend, as this filing reports.\n"
+    filings = {f"{name}_2023_8K_dated-2023-01-19.pdf": filing for name in ("COSTCO", "JOHNSON", "MCDONALDS")}
+    team = OfflinePlanRunner(model, InMemoryTask(packages(12) | filings))
+    plan = await team.run_task("Which licences do these packages use, and what do the 8-K filings report?")
+    first, second = (step.id for step in plan.steps if step.role == "research")
+    assert len(cited(team, first) - filings.keys()) >= 6
+    assert cited(team, second) <= filings.keys()

@@ -55,7 +55,7 @@ async def test_another_file_or_a_source_without_a_page_is_refused_with_the_reaso
     assert [one.status_code for one in answers] == [400, 400, 400]
     reasons = (
         "this is not the submitted file",
-        "the passage cited from notes.md (line 1) is not on a page",
+        "the passage cited from notes.md (line 1) is neither on a page of a PDF nor in a picture",
         "no source 9",
     )
     for answer, reason in zip(answers, reasons, strict=True):

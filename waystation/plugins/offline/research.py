@@ -414,12 +414,10 @@ class ResearchTurnBuilder:
     def _hand_in(self) -> OfflineResponse:
         """Submit the findings; after a refusal fewer of them, and none that the refusal names."""
         refusals = [made.result for made in self._view.calls("submit_findings") if made.failed]
-        notes = [note for note in self._notes if self._bears(note)] or ([] if self._own else self._notes)
-        rare = apply_idf_weights(self._told_by_text, [note.text for note in notes])
-        rated = [
-            (score_quotation(one.text, rare) * (NAMED if one.place.document in self._named else 1), one)
-            for one in notes
-        ]
+        rated = self._rate([note for note in self._notes if self._bears(note)])
+        if not self._own and not any(rating for rating, _ in rated):
+            # The question names documents, but this part of it is about others.
+            rated = self._rate(self._notes)
         best = max((rating for rating, _ in rated), default=0.0)
         rated.sort(key=lambda item: (0 if self._every_document else -round(item[0], 1), item[1].place.document))
         telling = [note for rating, note in rated if rating >= TELLING * best > 0]
@@ -440,6 +438,14 @@ class ResearchTurnBuilder:
                 break
         open_questions: list[JsonValue] = [*self._open_questions(kept[: len(findings)], len(kept) - len(findings))]
         return OfflineResponse(calls=(build_call("submit_findings", findings=findings, open_questions=open_questions),))
+
+    def _rate(self, notes: Sequence[NoteRecord]) -> list[tuple[float, NoteRecord]]:
+        """Rate each note by what it says of the goal; those of a document that is named count more."""
+        rare = apply_idf_weights(self._told_by_text, [note.text for note in notes])
+        return [
+            (score_quotation(one.text, rare) * (NAMED if one.place.document in self._named else 1), one)
+            for one in notes
+        ]
 
     @property
     def _told_by_text(self) -> Sequence[QueryTerm]:
