@@ -162,6 +162,25 @@ def test_an_amount_that_is_refused_leaves_the_answer_as_it_was_typed_beside_the_
         expect(page.locator("article.request")).to_have_count(1)
 
 
+def test_a_suggested_amount_and_a_typed_one_are_never_chosen_together(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_budget_request(1),)
+        page.goto(f"{pages.address}/tasks/{task}")
+        suggested, typed = page.get_by_label("as requested"), page.get_by_label("Another amount")
+        expect(suggested).to_be_checked()
+        typed.fill("900k")
+        expect(suggested).not_to_be_checked()
+        page.get_by_role("button", name="Approve").click()
+        fault_at(typed)
+        expect(suggested).not_to_be_checked()
+        suggested.check()
+        expect(typed).to_have_value("")
+        typed.fill("40k")
+        typed.fill("")
+        expect(suggested).to_be_checked()
+
+
 def test_what_was_typed_waits_for_a_server_that_is_gone(settings: Settings) -> None:
     port = find_free_port()
     with launch_browser() as started:
@@ -277,6 +296,7 @@ def test_a_form_that_came_back_is_not_renewed_away(settings: Settings) -> None:
         page.get_by_role("button", name="Show it").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Which harbours are closed?")
         expect(page.get_by_label("Another amount")).to_have_value("900k")
+        expect(page.get_by_label("as requested")).not_to_be_checked()
 
 
 def test_the_inbox_renews_itself_and_the_header_and_the_title_say_what_waits(settings: Settings) -> None:
