@@ -39,6 +39,7 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import (
     BadInput,
     MemoryUnavailable,
+    NothingToDraft,
     RedactionFailed,
     UnknownTask,
     Unreachable,
@@ -169,6 +170,10 @@ MAX_FORM_FIELDS = MAX_PLAN_FIELDS + 20
 MAX_PREVIEW_LINES = 2_000
 """Maximum lines of one document on the page that shows what agents would see."""
 
+NOTHING_TO_DRAFT = (
+    "No agent has noted, found or written anything yet. The page of the task shows what its agents do, and what waits "
+    "for your answer."
+)
 _NOT_TAKEN = "what you sent was not accepted: sign in, then go back to the form and send it again"
 
 REPORT_LENGTHS: tuple[ReportLength, ...] = get_args(ReportLength)
@@ -199,16 +204,21 @@ def _about_reader(who: Principal, request: Request) -> Mapping[str, object]:
 
 
 def render_error_page(
-    request: Request, status: int, title: str, detail: str, typed: Mapping[str, str] = MappingProxyType({})
+    request: Request,
+    status: int,
+    title: str,
+    detail: str,
+    typed: Mapping[str, str] = MappingProxyType({}),
+    task_id: str = "",
 ) -> Response:
     """Render an error with what to do and the way back; or the sign-in form, if no one is signed in.
 
     Also called before the routes, without an application or a known principal. `typed`: values of a form that no page
-    has any more.
+    has any more. `task_id`: task whose page is the way back; empty: the list of tasks.
     """
     who = request.scope.get("state", {}).get("principal", UNKNOWN_PRINCIPAL)
     if status != HTTPStatus.UNAUTHORIZED:
-        shown = {"title": title, "detail": detail, "typed": typed, **_about_reader(who, request)}
+        shown = {"title": title, "detail": detail, "typed": typed, "task_id": task_id, **_about_reader(who, request)}
         return HTMLResponse(render_template("error.html", **shown), status)
     tried = request.url.path == SIGN_IN
     remark = detail if tried else "" if request.method in SAFE_METHODS else _NOT_TAKEN
@@ -985,9 +995,13 @@ async def render_shared_page(
 
 
 @pages.get("/tasks/{task}/draft")
-async def render_draft_page(request: Request, client: TenantClient, making: Exporter, task: TaskPath) -> HTMLResponse:
+async def render_draft_page(request: Request, client: TenantClient, making: Exporter, task: TaskPath) -> Response:
     """Render what the task would deliver if it ended now."""
-    found = await making.build_draft(client, await client.resolve_task_id(task))
+    task_id = await client.resolve_task_id(task)
+    try:
+        found = await making.build_draft(client, task_id)
+    except NothingToDraft:
+        return render_error_page(request, 400, "No draft yet", NOTHING_TO_DRAFT, task_id=task_id)
     return _page(
         request,
         "draft.html",
