@@ -181,6 +181,19 @@ def test_a_suggested_amount_and_a_typed_one_are_never_chosen_together(settings: 
         expect(suggested).to_be_checked()
 
 
+def test_the_button_that_revokes_a_link_stays_on_one_line(settings: Settings) -> None:
+    task = asyncio.run(store_finished_task(settings))
+    with opened(settings) as (pages, page):
+        made = page.request.post(
+            f"{pages.address}/v1/tasks/{task}/shares", data={"days": 7}, headers={"origin": pages.address}
+        )
+        assert made.status == 201, made.text()
+        page.set_viewport_size({"width": 1280, "height": 800})
+        page.goto(f"{pages.address}/tasks/{task}/shares")
+        lines = "(button) => { const all = new Range(); all.selectNodeContents(button); return all.getClientRects().length; }"
+        assert page.get_by_role("button", name="Revoke").evaluate(lines) == 1
+
+
 def test_what_was_typed_waits_for_a_server_that_is_gone(settings: Settings) -> None:
     port = find_free_port()
     with launch_browser() as started:
