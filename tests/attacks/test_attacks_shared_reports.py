@@ -183,6 +183,9 @@ async def test_a_link_ends_when_it_is_revoked_or_expires_and_a_wrong_one_opens_n
 
 
 async def test_a_link_opens_its_report_until_it_expires(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "This link no longer works" in gone.text
+    assert "Ask the person who sent it to you for a new link." in gone.text
+    assert "Back to the tasks" not in gone.text
     task = await store_report(settings)
     async with await Client.connect(settings) as client:
         made = await client.create_report_link(task, NewReportLink(days=2), "Ada")
@@ -268,3 +271,5 @@ async def test_the_page_makes_a_link_once_and_says_what_is_wrong_at_its_field(se
     assert f"{HERE}/shared/" in made.text
     assert "/shared/" not in later.text
     assert "Revoke" in later.text
+        no_number = await asking.post(f"/tasks/{task}/shares", headers=BEARER, data={**FORM, "days": "soon"})
+    assert (no_number.status_code, "Write a number of days, like 30." in no_number.text) == (400, True)

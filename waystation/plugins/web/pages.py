@@ -923,7 +923,11 @@ async def share_by_form(
 
     async def act(form: FormData) -> Response:
         given = {"days": _field(form, "days"), "sources": bool(_field(form, "sources"))}
-        wanted = FormErrorCollector().build_or_raise(lambda: NewReportLink.model_validate(given))
+        faults = FormErrorCollector()
+        with faults.collecting_errors_of("days"):
+            if not _field(form, "days").isdecimal():
+                raise BadInput(f"write a number of days, like {DEFAULT_DAYS}")
+        wanted = faults.build_or_raise(lambda: NewReportLink.model_validate(given))
         made = await create_report_link(client, principal, task, wanted)
         return await _shares(request, client, task, made)
 
@@ -957,20 +961,27 @@ async def render_shared_page(
     request: Request,
     address: Annotated[str, PathField(max_length=200)],
     source: Annotated[int, Query(ge=0, le=100_000)] = 0,
-) -> HTMLResponse:
+) -> Response:
     """Render one report for a person who has a link to it, and nothing else."""
     if not _SHARED_RATE.try_acquire(request.client.host if request.client else "", monotonic()):
         raise HTTPException(429, "too many requests for shared reports came from this address: try again in a minute")
     tenants: TenantServiceProvider = request.app.state.tenants
     shared = await tenants.open_report_link(address)
     if shared is None:
-        raise HTTPException(404, "this link is unknown, has expired, or was revoked: ask its sender for another")
+def _dead_link(request: Request) -> Response:
+    """Render what a person sees whose link is unknown, has expired, was revoked, or has lost its report."""
+    return render_error_page(
+        request, 404, "This link no longer works", "Ask the person who sent it to you for a new link."
+    )
+
+
+        return _dead_link(request)
     # A person without a key may know no more than the agents: neither the names in the title nor the original lines.
     client, link = (await tenants.get_client(shared.tenant)).build_placeholder_client(), shared.link
     view = await client.get_last_known_task(link.task_id)
     report = await load_exported_report(client, view, link.version)
     if report is None:
-        raise HTTPException(404, "this report no longer exists: ask the sender of the link for a new link")
+        return _dead_link(request)
     cited = next((one for one in report.sources if link.sources and one.number == source), None)
     lines, remark = (), ""
     if cited is not None:
