@@ -46,6 +46,7 @@ from waystation.kernel.errors import (
     WaystationError,
 )
 from waystation.kernel.roles import list_step_roles
+from waystation.kernel.text import FORGOTTEN
 from waystation.memory.passages import MemoryExcerpt
 from waystation.planning.plan import MAX_STEPS
 from waystation.plugins.web.access import (
@@ -139,6 +140,7 @@ from waystation.plugins.web.request_bodies import (
 )
 from waystation.plugins.web.schedule_forms import SCHEDULE_DAYS, build_cron
 from waystation.plugins.web.task_page import (
+    FORGOTTEN_TASK,
     MAX_DOCUMENT_LINES,
     LinkBuilder,
     build_exported_report,
@@ -844,13 +846,21 @@ async def download_run_file(client: TenantClient, task: TaskPath) -> Response:
     return HTMLResponse(await render_run_file(client, task_id), headers=named)
 
 
+def _forgotten(request: Request, task_id: str) -> Response:
+    """Render that the texts of a task are gone, in the place of one of them."""
+    return render_error_page(request, 410, "This task was forgotten", FORGOTTEN_TASK, task_id=task_id)
+
+
 @pages.get("/tasks/{task}/report")
 async def render_report_page(
     request: Request, client: TenantClient, task: TaskPath, source: Annotated[int, Query(ge=0, le=100_000)] = 0
-) -> HTMLResponse:
+) -> Response:
     """Render the report, and next to it the source of one of its citations."""
     task_id = await client.resolve_task_id(task)
-    report = await load_exported_report(client, await client.get_last_known_task(task_id))
+    view = await client.get_last_known_task(task_id)
+    if view.title == FORGOTTEN:
+        return _forgotten(request, task_id)
+    report = await load_exported_report(client, view)
     if report is None:
         raise BadInput(f"{task_id} has no report yet")
     cited = next((one for one in report.sources if one.number == source), None)
@@ -886,7 +896,7 @@ async def render_picture_by_form(
 
 
 @pages.get("/tasks/{task}/shares")
-async def render_shares_page(request: Request, client: TenantClient, task: TaskPath) -> HTMLResponse:
+async def render_shares_page(request: Request, client: TenantClient, task: TaskPath) -> Response:
     """Render the links to a task's report, and the form for another."""
     return await _shares(request, client, task)
 
@@ -897,9 +907,11 @@ async def _shares(
     task: str,
     made: MadeReportLink | None = None,
     back: RejectedForm = NO_REJECTED_FORM,
-) -> HTMLResponse:
+) -> Response:
     task_id = await client.resolve_task_id(task)
     view = await client.get_last_known_task(task_id)
+    if view.title == FORGOTTEN:
+        return _forgotten(request, task_id)
     return _page(
         request,
         "shares.html",
@@ -956,6 +968,13 @@ _SHARED_REDACTION = asyncio.Semaphore(1)
 """A document that no agent has read is redacted for the page, which takes seconds and hundreds of megabytes."""
 
 
+def _dead_link(request: Request) -> Response:
+    """Render what a person sees whose link is unknown, has expired, was revoked, or has lost its report."""
+    return render_error_page(
+        request, 404, "This link no longer works", "Ask the person who sent it to you for a new link."
+    )
+
+
 @pages.get("/shared/{address}")
 async def render_shared_page(
     request: Request,
@@ -968,13 +987,6 @@ async def render_shared_page(
     tenants: TenantServiceProvider = request.app.state.tenants
     shared = await tenants.open_report_link(address)
     if shared is None:
-def _dead_link(request: Request) -> Response:
-    """Render what a person sees whose link is unknown, has expired, was revoked, or has lost its report."""
-    return render_error_page(
-        request, 404, "This link no longer works", "Ask the person who sent it to you for a new link."
-    )
-
-
         return _dead_link(request)
     # A person without a key may know no more than the agents: neither the names in the title nor the original lines.
     client, link = (await tenants.get_client(shared.tenant)).build_placeholder_client(), shared.link
