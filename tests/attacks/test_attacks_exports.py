@@ -130,7 +130,13 @@ async def test_a_task_without_work_says_that_it_has_no_draft_and_drafts_are_made
         transport = httpx2.ASGITransport(app=create_app(SITE, client, settings.tenant, ServerDeps(ACCESS)))
         async with httpx2.AsyncClient(transport=transport, base_url=HERE, headers=BEARER) as asking:
             answer = await asking.get(f"/v1/tasks/{running}/draft")
+            page = await asking.get(f"/tasks/{running}/draft")
+            ended = await asking.get(f"/tasks/{await store_finished_task(settings)}/draft")
     assert (answer.status_code, "has no draft yet" in answer.json()["detail"]) == (400, True)
+    assert (page.status_code, "No agent has noted, found or written anything yet." in page.text) == (400, True)
+    assert f'<a href="/tasks/{running}">Back to its task</a>' in page.text
+    assert "waystation show" not in page.text
+    assert '<p class="detail">task-' in ended.text, "an id stays as it is written"
 
 
 async def test_who_asks_for_a_heartbeat_hears_an_event_when_nothing_happens_and_others_a_comment(

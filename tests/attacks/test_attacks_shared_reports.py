@@ -18,13 +18,16 @@ from waystation.client import Client, OwnerClient
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.erasure.erasure import ForgetOrder
+from waystation.kernel.amount import Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, UnknownTask, WrongKey
 from waystation.kernel.scopes import TenantScope
+from waystation.planning.plan import build_standard_plan
 from waystation.plugins.web.app import ServerDeps, create_app
 from waystation.privacy.policy import PLACEHOLDER_PATTERN, RedactionPolicy, VaultEntry, get_placeholder_type
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_cipher
+from waystation.tasks.progress import build_waiting_step
 from waystation.tasks.report_links import MAX_LINKS, NewReportLink, ReportLink, SharedReport
 from waystation.tasks.task import TaskPhase, TaskRequest, tenant_hash
 from waystation.tasks.view import as_stored
@@ -180,6 +183,9 @@ async def test_a_link_ends_when_it_is_revoked_or_expires_and_a_wrong_one_opens_n
         gone = await asking.get(path)
     assert refused == [404] * 4
     assert (forged.status_code, revoked.status_code, gone.status_code) == (403, 303, 404)
+    assert "This link no longer works" in gone.text
+    assert "Ask the person who sent it to you for a new link." in gone.text
+    assert "Back to the tasks" not in gone.text
 
 
 async def test_a_link_opens_its_report_until_it_expires(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,6 +231,32 @@ async def test_links_end_with_their_session(settings: Settings) -> None:
         assert await store.find_report_link(made.link.id) is None
 
 
+async def test_the_pages_of_a_forgotten_task_say_that_its_texts_were_deleted_and_offer_nothing(
+    settings: Settings,
+) -> None:
+    task = await store_report(settings)
+    async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
+        row = await store.get_task(task, TenantScope(tenant=tenant_hash(settings.tenant)))
+        (step, *_) = build_standard_plan("Which harbour?").steps
+        steps = (build_waiting_step(step, Limit(tokens=9_000), skipped=False),)
+        await store.save_task_progress(task, as_stored(row, TaskPhase.DONE).replace(steps=steps))
+        order = ForgetOrder(
+            store_id=await store.get_store_id(),
+            tenant=tenant_hash(settings.tenant),
+            task_ids=(task,),
+            everything=True,
+        )
+        await store.forget_tasks(order)
+    async with open_site(settings) as asking:
+        page = await asking.get(f"/tasks/{task}", headers=BEARER)
+        others = [await asking.get(f"/tasks/{task}/{one}", headers=BEARER) for one in ("report", "shares")]
+    assert [one.status_code for one in (page, *others)] == [200, 410, 410]
+    for one in (page, *others):
+        assert "The texts of this task were deleted" in one.text
+        for offer in ("Export this run", "Fork:", "Create a link", "/shares", "has no report yet"):
+            assert offer not in one.text
+
+
 async def test_of_too_many_links_those_that_open_nothing_go_first(settings: Settings) -> None:
     task, now = await store_report(settings), utc_now()
     link = ReportLink(
@@ -262,9 +294,11 @@ async def test_the_page_makes_a_link_once_and_says_what_is_wrong_at_its_field(se
     task = await store_report(settings)
     async with open_site(settings) as asking:
         wrong = await asking.post(f"/tasks/{task}/shares", headers=BEARER, data={**FORM, "days": "1000"})
+        no_number = await asking.post(f"/tasks/{task}/shares", headers=BEARER, data={**FORM, "days": "soon"})
         made = await asking.post(f"/tasks/{task}/shares", headers=BEARER, data={**FORM, "days": "7"})
         later = await asking.get(f"/tasks/{task}/shares", headers=BEARER)
     assert (wrong.status_code, 'id="share-days-fault"' in wrong.text) == (400, True)
+    assert (no_number.status_code, "Write a number of days, like 30." in no_number.text) == (400, True)
     assert f"{HERE}/shared/" in made.text
     assert "/shared/" not in later.text
     assert "Revoke" in later.text

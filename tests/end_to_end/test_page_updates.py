@@ -162,6 +162,38 @@ def test_an_amount_that_is_refused_leaves_the_answer_as_it_was_typed_beside_the_
         expect(page.locator("article.request")).to_have_count(1)
 
 
+def test_a_suggested_amount_and_a_typed_one_are_never_chosen_together(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_budget_request(1),)
+        page.goto(f"{pages.address}/tasks/{task}")
+        suggested, typed = page.get_by_label("as requested"), page.get_by_label("Another amount")
+        expect(suggested).to_be_checked()
+        typed.fill("900k")
+        expect(suggested).not_to_be_checked()
+        page.get_by_role("button", name="Approve").click()
+        fault_at(typed)
+        expect(suggested).not_to_be_checked()
+        suggested.check()
+        expect(typed).to_have_value("")
+        typed.fill("40k")
+        typed.fill("")
+        expect(suggested).to_be_checked()
+
+
+def test_the_button_that_revokes_a_link_stays_on_one_line(settings: Settings) -> None:
+    task = asyncio.run(store_finished_task(settings))
+    with opened(settings) as (pages, page):
+        made = page.request.post(
+            f"{pages.address}/v1/tasks/{task}/shares", data={"days": 7}, headers={"origin": pages.address}
+        )
+        assert made.status == 201, made.text()
+        page.set_viewport_size({"width": 1280, "height": 800})
+        page.goto(f"{pages.address}/tasks/{task}/shares")
+        page.get_by_role("button", name="Revoke").evaluate("(button) => getSelection().selectAllChildren(button)")
+        assert page.evaluate("() => getSelection().getRangeAt(0).getClientRects().length") == 1
+
+
 def test_what_was_typed_waits_for_a_server_that_is_gone(settings: Settings) -> None:
     port = find_free_port()
     with launch_browser() as started:
@@ -277,6 +309,7 @@ def test_a_form_that_came_back_is_not_renewed_away(settings: Settings) -> None:
         page.get_by_role("button", name="Show it").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Which harbours are closed?")
         expect(page.get_by_label("Another amount")).to_have_value("900k")
+        expect(page.get_by_label("as requested")).not_to_be_checked()
 
 
 def test_the_inbox_renews_itself_and_the_header_and_the_title_say_what_waits(settings: Settings) -> None:

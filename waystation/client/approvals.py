@@ -15,7 +15,7 @@ from pydantic import JsonValue, ValidationError
 from waystation.client.store_queries import load_owned_task, load_plan
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount
-from waystation.kernel.errors import BadInput, UnknownTask
+from waystation.kernel.errors import BadInput, NothingToDraft, UnknownTask
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
@@ -113,7 +113,7 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
     finally:
         opened.close()
     if composed.is_empty:
-        raise BadInput(
+        raise NothingToDraft(
             f"{task_id} has no draft yet (it is {progress.phase}): no agent has noted, found or written "
             f"anything. `waystation show {task_id}` shows its progress"
         )

@@ -73,6 +73,10 @@ class UnknownTask(BadInput):
     """There is no task with that id in this store."""
 
 
+class NothingToDraft(BadInput):
+    """No agent of the task has written anything that a draft could show."""
+
+
 class MemoryInUse(BadInput):
     """Another process, such as a worker, has the embedded memory open."""
 

@@ -159,7 +159,8 @@ def format_sentence(words: str) -> str:
     """Format the text as a sentence of its own."""
     if not words:
         return ""
-    return f"{words[0].upper()}{words[1:]}{'' if words.endswith(('.', '!', '?')) else '.'}"
+    first = words[0] if words.startswith("task-") else words[0].upper()
+    return f"{first}{words[1:]}{'' if words.endswith(('.', '!', '?')) else '.'}"
 
 
 def extract_form_texts(form: FormData) -> dict[str, str]:

@@ -39,12 +39,14 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import (
     BadInput,
     MemoryUnavailable,
+    NothingToDraft,
     RedactionFailed,
     UnknownTask,
     Unreachable,
     WaystationError,
 )
 from waystation.kernel.roles import list_step_roles
+from waystation.kernel.text import FORGOTTEN
 from waystation.memory.passages import MemoryExcerpt
 from waystation.planning.plan import MAX_STEPS
 from waystation.plugins.web.access import (
@@ -138,6 +140,7 @@ from waystation.plugins.web.request_bodies import (
 )
 from waystation.plugins.web.schedule_forms import SCHEDULE_DAYS, build_cron
 from waystation.plugins.web.task_page import (
+    FORGOTTEN_TASK,
     MAX_DOCUMENT_LINES,
     LinkBuilder,
     build_exported_report,
@@ -169,6 +172,10 @@ MAX_FORM_FIELDS = MAX_PLAN_FIELDS + 20
 MAX_PREVIEW_LINES = 2_000
 """Maximum lines of one document on the page that shows what agents would see."""
 
+NOTHING_TO_DRAFT = (
+    "No agent has noted, found or written anything yet. The page of the task shows what its agents do, and what waits "
+    "for your answer."
+)
 _NOT_TAKEN = "what you sent was not accepted: sign in, then go back to the form and send it again"
 
 REPORT_LENGTHS: tuple[ReportLength, ...] = get_args(ReportLength)
@@ -199,16 +206,21 @@ def _about_reader(who: Principal, request: Request) -> Mapping[str, object]:
 
 
 def render_error_page(
-    request: Request, status: int, title: str, detail: str, typed: Mapping[str, str] = MappingProxyType({})
+    request: Request,
+    status: int,
+    title: str,
+    detail: str,
+    typed: Mapping[str, str] = MappingProxyType({}),
+    task_id: str = "",
 ) -> Response:
     """Render an error with what to do and the way back; or the sign-in form, if no one is signed in.
 
     Also called before the routes, without an application or a known principal. `typed`: values of a form that no page
-    has any more.
+    has any more. `task_id`: task whose page is the way back; empty: the list of tasks.
     """
     who = request.scope.get("state", {}).get("principal", UNKNOWN_PRINCIPAL)
     if status != HTTPStatus.UNAUTHORIZED:
-        shown = {"title": title, "detail": detail, "typed": typed, **_about_reader(who, request)}
+        shown = {"title": title, "detail": detail, "typed": typed, "task_id": task_id, **_about_reader(who, request)}
         return HTMLResponse(render_template("error.html", **shown), status)
     tried = request.url.path == SIGN_IN
     remark = detail if tried else "" if request.method in SAFE_METHODS else _NOT_TAKEN
@@ -838,13 +850,21 @@ async def download_run_file(client: TenantClient, task: TaskPath) -> Response:
     return HTMLResponse(await render_run_file(client, task_id), headers=named)
 
 
+def _forgotten(request: Request, task_id: str) -> Response:
+    """Render that the texts of a task are gone, in the place of one of them."""
+    return render_error_page(request, 410, "This task was forgotten", FORGOTTEN_TASK, task_id=task_id)
+
+
 @pages.get("/tasks/{task}/report")
 async def render_report_page(
     request: Request, client: TenantClient, task: TaskPath, source: Annotated[int, Query(ge=0, le=100_000)] = 0
-) -> HTMLResponse:
+) -> Response:
     """Render the report, and next to it the source of one of its citations."""
     task_id = await client.resolve_task_id(task)
-    report = await load_exported_report(client, await client.get_last_known_task(task_id))
+    view = await client.get_last_known_task(task_id)
+    if view.title == FORGOTTEN:
+        return _forgotten(request, task_id)
+    report = await load_exported_report(client, view)
     if report is None:
         raise BadInput(f"{task_id} has no report yet")
     cited = next((one for one in report.sources if one.number == source), None)
@@ -880,7 +900,7 @@ async def render_picture_by_form(
 
 
 @pages.get("/tasks/{task}/shares")
-async def render_shares_page(request: Request, client: TenantClient, task: TaskPath) -> HTMLResponse:
+async def render_shares_page(request: Request, client: TenantClient, task: TaskPath) -> Response:
     """Render the links to a task's report, and the form for another."""
     return await _shares(request, client, task)
 
@@ -891,9 +911,11 @@ async def _shares(
     task: str,
     made: MadeReportLink | None = None,
     back: RejectedForm = NO_REJECTED_FORM,
-) -> HTMLResponse:
+) -> Response:
     task_id = await client.resolve_task_id(task)
     view = await client.get_last_known_task(task_id)
+    if view.title == FORGOTTEN:
+        return _forgotten(request, task_id)
     return _page(
         request,
         "shares.html",
@@ -917,7 +939,11 @@ async def share_by_form(
 
     async def act(form: FormData) -> Response:
         given = {"days": _field(form, "days"), "sources": bool(_field(form, "sources"))}
-        wanted = FormErrorCollector().build_or_raise(lambda: NewReportLink.model_validate(given))
+        faults = FormErrorCollector()
+        with faults.collecting_errors_of("days"):
+            if not _field(form, "days").isdecimal():
+                raise BadInput(f"write a number of days, like {DEFAULT_DAYS}")
+        wanted = faults.build_or_raise(lambda: NewReportLink.model_validate(given))
         made = await create_report_link(client, principal, task, wanted)
         return await _shares(request, client, task, made)
 
@@ -946,25 +972,32 @@ _SHARED_REDACTION = asyncio.Semaphore(1)
 """A document that no agent has read is redacted for the page, which takes seconds and hundreds of megabytes."""
 
 
+def _dead_link(request: Request) -> Response:
+    """Render what a person sees whose link is unknown, has expired, was revoked, or has lost its report."""
+    return render_error_page(
+        request, 404, "This link no longer works", "Ask the person who sent it to you for a new link."
+    )
+
+
 @pages.get("/shared/{address}")
 async def render_shared_page(
     request: Request,
     address: Annotated[str, PathField(max_length=200)],
     source: Annotated[int, Query(ge=0, le=100_000)] = 0,
-) -> HTMLResponse:
+) -> Response:
     """Render one report for a person who has a link to it, and nothing else."""
     if not _SHARED_RATE.try_acquire(request.client.host if request.client else "", monotonic()):
         raise HTTPException(429, "too many requests for shared reports came from this address: try again in a minute")
     tenants: TenantServiceProvider = request.app.state.tenants
     shared = await tenants.open_report_link(address)
     if shared is None:
-        raise HTTPException(404, "this link is unknown, has expired, or was revoked: ask its sender for another")
+        return _dead_link(request)
     # A person without a key may know no more than the agents: neither the names in the title nor the original lines.
     client, link = (await tenants.get_client(shared.tenant)).build_placeholder_client(), shared.link
     view = await client.get_last_known_task(link.task_id)
     report = await load_exported_report(client, view, link.version)
     if report is None:
-        raise HTTPException(404, "this report no longer exists: ask the sender of the link for a new link")
+        return _dead_link(request)
     cited = next((one for one in report.sources if link.sources and one.number == source), None)
     lines, remark = (), ""
     if cited is not None:
@@ -989,9 +1022,13 @@ async def render_shared_page(
 
 
 @pages.get("/tasks/{task}/draft")
-async def render_draft_page(request: Request, client: TenantClient, making: Exporter, task: TaskPath) -> HTMLResponse:
+async def render_draft_page(request: Request, client: TenantClient, making: Exporter, task: TaskPath) -> Response:
     """Render what the task would deliver if it ended now."""
-    found = await making.build_draft(client, await client.resolve_task_id(task))
+    task_id = await client.resolve_task_id(task)
+    try:
+        found = await making.build_draft(client, task_id)
+    except NothingToDraft:
+        return render_error_page(request, 400, "No draft yet", NOTHING_TO_DRAFT, task_id=task_id)
     return _page(
         request,
         "draft.html",

@@ -27,6 +27,12 @@ const asTyped = (form) => {
   }
 };
 document.querySelectorAll("form[data-back]").forEach(asTyped);
+// An amount that is typed counts: no suggested one stays chosen next to it.
+const chooseAmount = (field) => {
+  const choices = [...field.form.querySelectorAll("input[name=choice]")];
+  for (const one of choices) one.checked = false;
+  if (!field.value && choices.length) (choices.find((one) => one.defaultChecked) ?? choices[0]).checked = true;
+};
 
 // Lines above everything, which stay in sight.
 const bars = Object.assign(document.createElement("div"), { className: "bars" });
@@ -197,6 +203,7 @@ const follow = () => {
       if (!place) continue;
       if (isTicked(field)) place.checked = field.checked;
       else place.value = field.value;
+      if (place.name === "add") chooseAmount(place);
     }
     const texts = homeless.filter((field) => !isTicked(field)).map((field) => `${labels.get(field)}: ${field.value}`);
     if (texts.length) bar("homeless", `This page no longer has the field for your text. ${texts.join("; ")} `, button("Close", () => withoutBar("homeless")));
@@ -264,6 +271,11 @@ const rememberName = (part) => {
     field.addEventListener("change", () => localStorage.setItem("name", field.value));
   }
 };
+
+document.addEventListener("input", ({ target }) => {
+  if (target.name === "choice") target.form.elements.add.value = "";
+  if (target.name === "add") chooseAmount(target);
+});
 
 // A new schedule runs in the reader's zone, unless they choose another.
 for (const zone of document.querySelectorAll("form:not([data-back]) input[data-zone]")) {
