@@ -77,7 +77,7 @@ async def test_the_report_marks_what_the_model_found_and_says_that_it_decided(en
     assert "2 could not be decided" in before
     assert "Silt closed it [harbour.md:2-2]⁽¹⁾." in report
     assert "of 3 cited sentences with the cited lines: 2 are supported, 1 is not (marked in the text). " in report
-    assert "A model decided 2 of them, because code could not." in report
+    assert "Of the 3 sentences, a model decided 2, because code could not." in report
     assert f"{JUDGED_REMARK}They say nothing of closing" in report
     assert SECRET not in report
     assert "- Judgement 1 by a model, of 2 cited sentences that code could not decide: 1 supported" in report
@@ -96,7 +96,7 @@ async def test_a_verdict_holds_for_exactly_the_judged_words(env: AgentEnvironmen
     await submit(env, DRAFT.replace(summary=" ".join([SUPPORTED, *changed])))
     _, report = await publish_report(env, PROGRESS.replace(judgements=(made.judgement,)))
     assert "2 could not be decided" in report
-    assert "A model decided" not in report
+    assert "a model decided" not in report
 
 
 async def test_a_retry_asks_no_model_again(env: AgentEnvironment) -> None:

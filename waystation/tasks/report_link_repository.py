@@ -82,7 +82,7 @@ class SqlReportLinkRepository(SqlRepository):
         own = (report_links.c.task_id == task_id, report_links.c.link_id == link_id)
         row = (await connection.execute(select(*_COLUMNS).where(*own).with_for_update())).mappings().one_or_none()
         if row is None:
-            raise BadInput("this task has no such link: load the page of its links again")
+            raise BadInput("this task has no such link: the page *Share* lists its links")
         found = _parse(row).link
         if found.revoked_at is None:
             record = ReportLinkRecord.model_validate_json(row["body"]).replace(revoked_at=now)

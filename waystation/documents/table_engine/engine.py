@@ -75,7 +75,8 @@ class DuckDbTableEngine:
             return await asyncio.to_thread(EngineResponse.model_validate_json, said)
         except ChildTimeoutError:
             raise TableQueryError(
-                f"The query took longer than {self._seconds:g} s. Query less data at a time, and end every recursion."
+                f"The query took longer than {self._seconds:g} s. Query less data at a time, and make sure that every "
+                "recursion ends."
             ) from None
         except (ChildProcessFailedError, ValidationError):
             raise TableQueryError(
