@@ -241,7 +241,7 @@ def test_all_values_are_shown_and_agreed_to_before_the_first_is_erased(order: Or
 
 
 def test_who_says_no_to_one_value_keeps_that_one_alone(order: Order) -> None:
-    order.refused = f"({MAIL})"
+    order.refused = f"Replace {MAIL} with"
     assert run(["privacy", "erase", NAME, "--also", MAIL]) == OK
     assert f"erased {NAME}" in order.happened
     assert f"erased {MAIL}" not in order.happened

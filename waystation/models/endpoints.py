@@ -55,7 +55,7 @@ class ModelCapabilities(Value):
     def unfit_reason(self) -> str:
         """Why no task can run there; empty if nothing is known to prevent it."""
         if self.streams is False:
-            return "the endpoint's replies are not complete streams"
+            return "the endpoint does not stream its replies, or its streams end early or are malformed"
         return "the model does not accept tools, or does not call them" if self.tools is False else ""
 
 
