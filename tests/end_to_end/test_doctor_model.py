@@ -148,7 +148,9 @@ def test_the_table_says_what_fits_what_is_worked_around_and_what_will_not_work(
     assert "This model cannot run tasks" in said.out
 
 
-@pytest.mark.parametrize(("gap", "cause"), [("a page", "answered with a web page"), ("no stop reason", "cut off")])
+@pytest.mark.parametrize(
+    ("gap", "cause"), [("a page", "answered with a web page"), ("no stop reason", "ended before it was complete")]
+)
 def test_what_is_no_whole_stream_will_not_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gap: EndpointGap, cause: str
 ) -> None:

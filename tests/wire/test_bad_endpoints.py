@@ -202,7 +202,7 @@ def without_json(part: bytes) -> bytes:
 
 TWICE = make_scripted_response(*(ToolUse(id="t1", name="search", input={"n": n}) for n in range(2)), model="m")
 STREAMS: dict[str, tuple[ModelResponse, Callable[[bytes], bytes], str]] = {
-    "no stop reason": (FINE, without_stop, "cut off"),
+    "no stop reason": (FINE, without_stop, "ended before it was complete"),
     "two calls of one id": (TWICE, bytes, "two tool calls with the same id"),
 }
 
