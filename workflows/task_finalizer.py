@@ -23,13 +23,11 @@ from waystation.planning.plan import (
     PlanRevision,
     ReportReview,
     RevisionResult,
-    SentenceJudgement,
     make_judge_id,
     make_review_id,
     make_revision_id,
 )
 from waystation.tasks.reviews import (
-    JudgeResult,
     ReviewResult,
     apply_judgement,
     apply_review,
@@ -142,9 +140,10 @@ async def run_sentence_judgement_if_due(runtime: TaskRuntime) -> None:
         )
     except ActivityError as error:
         note = f"No model could judge the report's sentences ({_reason(error)})."
-        made = JudgeResult(
-            judgement=SentenceJudgement(number=request.number), totals=await _spent(runtime), notes=(note,)
-        )
+        totals = await _spent(runtime)
+        state = book_oversight_cost(runtime.state, make_judge_id(request.number), totals)
+        runtime.replace_state(state.replace(notes=merge_unique(state.notes, (note,))))
+        return
     runtime.replace_state(apply_judgement(runtime.state, made))
 
 

@@ -148,3 +148,11 @@ async def test_the_sentences_above_the_maximum_stay_undecided(env: AgentEnvironm
         await env.store.get_text(str(made.judgement.verdicts_hash), SYSTEM_SCOPE)
     )
     assert len(kept.sentences) == MAX_JUDGED_SENTENCES
+
+
+async def test_a_sentence_that_would_be_shown_in_part_is_not_judged(env: AgentEnvironment) -> None:
+    long = f"It silted up {'soon ' * 200}and sank ships [harbour.md:1-2]."
+    await submit(env, ReportDraft(title="T", summary=long))
+    model = ScriptedModel([])
+    made = await judge(env, model)
+    assert (made.judgement.supported, made.judgement.unsupported, model.requests) == (0, 0, [])

@@ -195,6 +195,8 @@ def test_a_complete_report_is_judged_if_a_model_is_set_and_its_cost_comes_from_o
     assert judged.account.spent.tokens == whole.account.spent.tokens + 700
     assert (judged.oversight.judgements, judged.notes[-1]) == ((judgement,), "Cut.")
     assert build_judge_request(judged, REF, judging).number == 2
+    interrupted = book_oversight_cost(whole, "judge-1", make_run_usage(300))
+    assert build_judge_request(interrupted, REF, judging).number == 2, "the transcript of judge-1 is of another draft"
     assert judgement.text == (
         "Judgement 1 by a model, of 3 cited sentences that code could not decide: 2 supported, 0 not supported, "
         "1 undecided."

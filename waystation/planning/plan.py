@@ -27,6 +27,8 @@ PLANNING_ID = "plan"
 """Used as the step ID of the agent run that makes the plan."""
 STEP_ID_PATTERN = compile_bounded(r"[a-z][a-z0-9-]{0,39}")
 """IDs are shown and become parts of other IDs, so they contain no spaces, slashes or markup."""
+JUDGE_PREFIX = "judge-"
+"""Beginning of the ids of agent runs that judge cited sentences."""
 RESERVED_STEP_ID_PATTERN = compile_bounded(rf"{PLANNING_ID}|(?:revision|review|judge)-\d+")
 """IDs of agent runs that belong to no step."""
 
@@ -487,7 +489,7 @@ def make_review_id(number: int) -> str:
 
 def make_judge_id(number: int) -> str:
     """Return the step ID of the agent run that judges cited sentences of the report."""
-    return f"judge-{number}"
+    return f"{JUDGE_PREFIX}{number}"
 
 
 class PlanRevision(Value):

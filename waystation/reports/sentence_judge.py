@@ -141,7 +141,10 @@ class SentenceJudge:
         judgement = SentenceJudgement(number=request.number, undecided=len(undecided))
         if not undecided:
             return JudgeResult(judgement=judgement, totals=await self.store.get_run_usage(run.run_id))
-        shown = undecided[:MAX_JUDGED_SENTENCES]
+        # A verdict is about the whole sentence, so one that would be shown in part is not judged.
+        shown = [one for one in undecided if len(one.text) <= MAX_SENTENCE_CHARACTERS][:MAX_JUDGED_SENTENCES]
+        if not shown:
+            return JudgeResult(judgement=judgement, totals=await self.store.get_run_usage(run.run_id))
         answer = await self._answer(run, request, shown, checked.documents)
         if isinstance(answer, NoAnswer):
             totals, note = await self.store.get_run_usage(run.run_id), answer.format_note(JUDGE_NOTES)
@@ -196,7 +199,7 @@ class SentenceJudge:
 def _render_sentences(claims: Sequence[Claim], documents: Mapping[str, CitedDocument]) -> Iterator[str]:
     """Yield each sentence with its number, then the lines that it cites."""
     for number, claim in enumerate(claims, 1):
-        yield f"{number}. {truncate_redacted(claim.text, MAX_SENTENCE_CHARACTERS, ' …')}"
+        yield f"{number}. {claim.text}"
         yield from _list_labels(claim, documents)
         yield from list_cited_lines(claim, documents)
 

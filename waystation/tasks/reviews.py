@@ -12,6 +12,7 @@ from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.value import Value
 from waystation.models.profiles import Effort, Price
 from waystation.planning.plan import (
+    JUDGE_PREFIX,
     MAX_STEPS,
     PLANNING_ID,
     Plan,
@@ -208,7 +209,8 @@ def build_judge_request(state: TaskState, ref: TaskRef, config: TaskConfig) -> J
     """Build the next judgement of a complete report."""
     return JudgeRequest(
         ref=ref,
-        number=len(state.oversight.judgements) + 1,
+        # An interrupted judgement has a cost and no result: its number, and so its transcript, is not used again.
+        number=1 + sum(run_id.startswith(JUDGE_PREFIX) for run_id in state.oversight.costs),
         model=config.judge_model,
         effort=config.judge_effort,
         limit=compute_oversight_limit(state),

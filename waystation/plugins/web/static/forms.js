@@ -48,8 +48,8 @@ const send = async (form, to) => {
   const text = await answer?.text().catch(() => null);
   if (!text) return complain(form, GONE);
   const page = new DOMParser().parseFromString(text, "text/html");
-  if (answer.ok) return show(page);
   const fresh = page.getElementById(form.id);
+  if (answer.ok && !fresh?.matches("[data-back]")) return show(page);
   if (fresh) return swap(form, fresh);
   return complain(form, answer.status === 401 ? SIGNED_OUT : page.querySelector(".detail")?.textContent ?? `The server answers ${answer.status}: nothing was changed.`);
 };
