@@ -1,4 +1,4 @@
-"""Takes the pictures of README and docs anew: `make pictures`. Needs Chromium.
+"""Takes the pictures of README and docs: `make pictures`. Needs Chromium.
 
 `waystation up` runs in a folder of its own with the offline model. The task is that of `waystation demo`: 80 installed
 packages, a budget that is too small, and a window that fills up.

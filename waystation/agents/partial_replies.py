@@ -14,7 +14,7 @@ from waystation.models.ports import ReplyDelta
 SHOWN_CHARACTERS = 600
 """Maximum length of the text that is shown."""
 MAX_REDACTED_CHARACTERS = 20_000
-"""Maximum length of the text that is redacted each time. Its end is shown: no key is so long that it begins before."""
+"""Maximum length of the text that is redacted each time. Its end is shown; no key is long enough to begin before it."""
 _BREAK = "\n\n"
 
 

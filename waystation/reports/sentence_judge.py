@@ -38,6 +38,7 @@ from waystation.tasks.reviews import JudgeRequest, JudgeResult
 MAX_JUDGED_SENTENCES = 60
 """Maximum number of sentences that a model is shown; the others stay undecided."""
 MAX_SENTENCE_CHARACTERS = 800
+"""A longer sentence stays undecided."""
 MAX_LABEL_CHARACTERS = 300
 """Maximum characters of what is above the cited lines: their heading, and the first row of their table."""
 MAX_REASON_CHARACTERS = 200
@@ -139,8 +140,6 @@ class SentenceJudge:
         checks = await asyncio.to_thread(checked.check_sentences, question)
         undecided = [one.located.claim for one in checks if one.verdict is SupportVerdict.CANNOT_TELL]
         judgement = SentenceJudgement(number=request.number, undecided=len(undecided))
-        if not undecided:
-            return JudgeResult(judgement=judgement, totals=await self.store.get_run_usage(run.run_id))
         # A verdict is about the whole sentence, so one that would be shown in part is not judged.
         shown = [one for one in undecided if len(one.text) <= MAX_SENTENCE_CHARACTERS][:MAX_JUDGED_SENTENCES]
         if not shown:

@@ -34,8 +34,8 @@ HEARTBEAT = b"event: alive\ndata: {}\n\n"
 
 
 REPLY_SECONDS, RENEWAL_SECONDS = 1.0, 5.0
-"""Seconds between two reads of what the agents of a viewed task are writing, and until the store is told again that
-someone views the task.
+"""Seconds between two reads of what the agents of a viewed task are writing, and until the store is updated with
+the fact that someone still views the task.
 """
 
 
