@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -179,6 +180,37 @@ async def test_closing_ends_who_still_sends() -> None:
             await asked.wait()
             attempt.cancel()
         await left.wait()
+
+
+async def test_a_process_has_ended_even_if_closing_comes_while_it_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Process] = []
+    dying = asyncio.Event()
+    start = asyncio.create_subprocess_exec
+
+    class DiesSlowly:
+        """The process, except that it says when someone waits for its end."""
+
+        def __init__(self, process: Process) -> None:
+            self._process = process
+
+        async def wait(self) -> int:
+            dying.set()
+            return await self._process.wait()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._process, name)
+
+    async def seen(*arguments: str, **options: Any) -> DiesSlowly:
+        started.append(await start(*arguments, **options))
+        return DiesSlowly(started[-1])
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", seen)
+    async with answering_on(0.1, b"x", 1_000_000) as (address, _, _), asyncio.timeout(120):
+        async with aclosing(AppriseNotifier(address, 1, gather_s=0, patience_s=60, ends_s=3)) as messages:
+            attempt = asyncio.create_task(messages.send(REQUEST_NOTICE, None))
+            await dying.wait()
+        attempt.cancel()
+    assert [one.returncode for one in started] == [-signal.SIGKILL]
 
 
 async def test_no_address_stands_in_the_arguments_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

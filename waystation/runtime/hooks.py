@@ -417,8 +417,16 @@ class CommandCompactionHook:
 
 
 async def _end(process: Process) -> None:
-    """End the process with everything in its process group, unless it has ended by itself."""
+    """End the process with everything in its process group, unless it has ended by itself.
+
+    It has ended when this returns or raises, even if the caller is cancelled meanwhile.
+    """
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        ended = asyncio.ensure_future(process.wait())
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            await ended
+            raise
