@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import re
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -77,6 +78,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in waiting:
         item.add_marker(pytest.mark.whole)
     if commit := config.getoption("part_of"):
+        if not re.fullmatch(r"[0-9a-f]{8,}", commit):
+            raise pytest.UsageError(f"--part-of takes the hash of a commit, at least 8 hexadecimal digits: {commit!r}")
         landing = part_of(commit, {item.path.stem for item in waiting})
         kept = {item for item in waiting if item.path.stem in landing}
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
