@@ -1,0 +1,68 @@
+"""Faults that a person meets on a page, in a real browser: what is said, where, and that nothing typed is lost."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.attacks.test_attacks_web_pages import store_running_task
+from tests.end_to_end.harbour_documents import QUESTION
+from tests.end_to_end.pages_server import make_budget_request, run_pages_server
+from tests.end_to_end.test_browser import CHROMIUM, launch_browser
+from tests.support.document_files import make_pdf_file
+from tests.support.free_ports import find_free_port
+from waystation.config.settings import Settings
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
+    pytest.mark.timeout(240),
+]
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+    return Settings(home=tmp_path / "home", offline=True)
+
+
+def test_without_one_usable_document_nothing_starts_and_each_file_says_why(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "locked.pdf").write_bytes(make_pdf_file("Text.", encrypted=True))
+    (tmp_path / "empty.md").write_bytes(b"")
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        page.goto(pages.sign_in_url)
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_label("Choose documents").set_input_files([tmp_path / "locked.pdf", tmp_path / "empty.md"])
+        expect(page.locator(".drop li")).to_have_count(2)
+        expect(page.locator(".drop .sum")).not_to_contain_text("reading")
+        page.get_by_role("button", name="Start research").click()
+        expect(page.get_by_text("Give the documents to work on")).to_be_visible()
+        documents = page.get_by_label("Choose documents")
+        expect(documents).to_have_attribute("aria-invalid", "true")
+        assert page.locator(".drop li").all_inner_texts() == [
+            "locked.pdf\nlocked\nRemove\nprotected by a password; save the file without one",
+            "empty.md\nunreadable\nRemove\nempty",
+        ]
+        assert (pages.client.taken, page.get_by_label("Question").input_value()) == (None, QUESTION)
+
+
+def test_what_was_typed_waits_for_someone_who_was_signed_out(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_context().new_page()
+        pages.client.requests = (make_budget_request(1),)
+        page.goto(pages.sign_in_url)
+        page.goto(f"{pages.address}/tasks/{task}")
+        page.get_by_label("Another amount").fill("40k")
+        page.get_by_label("Note").fill("for the harbours")
+        page.context.clear_cookies()
+        page.get_by_role("button", name="Approve").click()
+        expect(page.get_by_role("alert")).to_contain_text("You are signed out: sign in in another tab")
+        assert page.get_by_label("Note").input_value() == "for the harbours"
+        assert len(pages.client.requests) == 1
+
+        page.context.new_page().goto(pages.sign_in_url)
+        with page.expect_navigation():
+            page.get_by_role("button", name="Approve").click()
+        assert pages.client.requests == ()
