@@ -52,6 +52,8 @@ QUEUES, OF_EACH = ("workflows", "agents", "context"), 2
 SHORT = os.environ.get("SHORT") == "1"
 ROUNDS = tuple(os.environ.get("ROUNDS", "undisturbed killed").split())
 SESSIONS = 5
+CALLS_AT_ONCE = 8
+"""Submissions and reads of the benchmark itself at the same time: its process has ten connections to the database."""
 QUIET_ALONE = 3
 """Tasks of the quiet tenant before the rounds."""
 QUIET_PAUSE = 15.0
@@ -184,7 +186,8 @@ class RoundResult(NamedTuple):
 
 async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundResult:
     """Submit all tasks, `AT_ONCE` of them at the same time, and wait for each."""
-    settings, slots, most = Settings(), asyncio.Semaphore(AT_ONCE), 0
+    settings, most = Settings(), 0
+    slots, calls = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(CALLS_AT_ONCE)
     server = await TemporalClient.connect(
         shell.settings["TEMPORAL_ADDRESS"], data_converter=build_client_data_converter(settings)
     )
@@ -202,10 +205,13 @@ async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundR
                     budget=BUDGET,
                     window=WINDOW,
                 )
-                handle = server.get_workflow_handle((await submit_with_retry(client, asked)).task_id)
+                async with calls:
+                    submitted = await submit_with_retry(client, asked)
+                handle = server.get_workflow_handle(submitted.task_id)
                 await handle.result()
-                seen = (await handle.describe()).raw_description.workflow_execution_info
-                phase = (await client.get_task(handle.id)).phase
+                async with calls:
+                    seen = (await handle.describe()).raw_description.workflow_execution_info
+                    phase = await read_phase_with_retry(client, handle.id)
                 return phase, seen.history_size_bytes, seen.history_length
 
         began, worked, size = time.perf_counter(), trouble.fleet.measure_cpu_seconds(), database_bytes(trouble.postgres)
@@ -267,6 +273,15 @@ async def submit_with_retry(client: Client, asked: TaskRequest) -> SubmittedTask
     while True:
         try:
             return await client.submit(asked, DOCUMENTS)
+        except (StoreUnavailable, Unreachable):
+            await asyncio.sleep(LOOK)
+
+
+async def read_phase_with_retry(client: Client, task_id: str) -> TaskPhase:
+    """The phase of a task that has ended, also where the database is away for a moment."""
+    while True:
+        try:
+            return (await client.get_task(task_id)).phase
         except (StoreUnavailable, Unreachable):
             await asyncio.sleep(LOOK)
 
