@@ -364,3 +364,36 @@ def test_an_endpoint_that_nobody_probed_is_warned_of_and_the_providers_own_is_no
     assert "capabilities" not in said(endpoints=rows, **AT_ANOTHER)
     assert "capabilities" not in said()
     assert "capabilities" not in said(offline=True, **AT_ANOTHER)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "WAYSTATION_AGENT_MODEL",
+        "WAYSTATION_CONDENSE_MODEL",
+        "WAYSTATION_PLAN_MODEL",
+        "WAYSTATION_REVIEW_MODEL",
+        "WAYSTATION_JUDGE_MODEL",
+        "WAYSTATION_ROLES__WRITING__MODEL",
+    ],
+)
+def test_a_blank_name_of_a_model_is_refused_and_spaces_around_one_are_left_out(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "  ")
+    with pytest.raises(ValidationError) as refused:
+        Settings()
+    assert format_setting_errors(refused.value).endswith(f"{variable}: it is empty")
+    monkeypatch.setenv(variable, f" {HAIKU} ")
+    settings = Settings()
+    writing = settings.roles["writing"].model if "writing" in settings.roles else None
+    names = (
+        settings.agent_model,
+        settings.condense_model,
+        settings.plan_model,
+        settings.review_model,
+        settings.judge_model,
+        writing,
+    )
+    assert names.count(HAIKU) >= 1
+    assert f" {HAIKU} " not in names

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator
 from pydantic_settings import NoDecode
 
 from waystation.config.setting_types import (
@@ -38,10 +38,14 @@ MAX_TIMEOUT_SECONDS = 1_200
 """Maximum of the time-outs in seconds. A leg may take half an hour in all."""
 
 
+ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+"""MODEL or ENDPOINT::MODEL."""
+
+
 class RoleSettings(Value):
     """Settings for the agents of one role."""
 
-    model: str | None = Field(default=None, min_length=1)
+    model: ModelName | None = None
     endpoint: str = ""
     effort: WrittenEffort | None = None
     thinking: WrittenThinking | None = None
@@ -78,7 +82,7 @@ class ModelSettings(SettingSection):
         default=None,
         description="Whether to use the built-in offline model. Default: only if no other model is set up.",
     )
-    agent_model: str = Field(default=DEFAULT_AGENT_MODEL, description="Model of the agents.")
+    agent_model: ModelName = Field(default=DEFAULT_AGENT_MODEL, description="Model of the agents.")
     endpoint: str = Field(
         default="",
         description="Name of the endpoint for models that are written as MODEL, not as ENDPOINT::MODEL "
@@ -96,18 +100,16 @@ class ModelSettings(SettingSection):
         "In the config file: [roles.writing] with model, endpoint, effort, thinking. In the environment: "
         "WAYSTATION_ROLES__WRITING__MODEL.",
     )
-    condense_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that writes summaries.")
-    plan_model: str | None = Field(
+    condense_model: ModelName = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that writes summaries.")
+    plan_model: ModelName | None = Field(
         default=None,
-        min_length=1,
         description="Model that plans tasks and revises plans. Default: the model of the analysis agents.",
     )
-    review_model: str | None = Field(
-        default=None, min_length=1, description="Model that reviews reports. Default: the model that plans."
+    review_model: ModelName | None = Field(
+        default=None, description="Model that reviews reports. Default: the model that plans."
     )
-    judge_model: str | None = Field(
+    judge_model: ModelName | None = Field(
         default=None,
-        min_length=1,
         description="Model that decides, when the report is complete, about the cited sentences that code can find "
         "neither supported nor unsupported. Default: none; these sentences stay marked as undecided.",
     )
