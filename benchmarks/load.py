@@ -4,7 +4,8 @@ PostgreSQL, a Temporal server, a Qdrant server's protocol, and two worker proces
 offline one behind HTTP, which answers at once, in this process. In the second round workers are killed again and again,
 the kinds in turn, each when the previous one is back; all database connections are cut once, and Qdrant refuses
 everything for a while. `make load SHORT=1` has tasks over one short document, and `ROUNDS=killed` leaves out the first
-round.
+round. If all tasks are at work at once (`TASKS=1000 AT_ONCE=1000`), all are submitted before the processes that run
+agents start: otherwise, the first ones would end before the last ones are there.
 
 A quiet tenant asks the same question again and again, one task at a time: first alone, then during each round. Its
 times show whether it has to wait for the others.
@@ -96,6 +97,8 @@ class WorkerFleet:
     kills: int = 0
     most_megabytes: dict[str, float] = field(default_factory=dict[str, float])
     """By queue, the largest process that was seen."""
+    ended_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
+    """Processor time of the processes that were ended, by queue."""
 
     def start(self, queue: str, number: int) -> Callable[[], bool]:
         """Start a process. Returns a function that says whether it is ready."""
@@ -105,9 +108,22 @@ class WorkerFleet:
         self.running[queue, number] = shell.start("worker", "--queues", queue, log=self.folder / f"{queue}.log")
         return lambda: is_health_ready(health)
 
+    def stop_agents(self) -> None:
+        """End the processes that run agents."""
+        for (queue, _), process in self.running.items():
+            if queue == "agents":
+                self.ended_seconds[queue] += _sum_cpu_seconds(process.pid)
+                terminate(process)
+
+    def start_agents(self) -> None:
+        """Start them again, and wait until they are ready."""
+        for is_ready in [self.start("agents", number) for number in range(OF_EACH)]:
+            wait_until(is_ready, 300, "readiness of the workers")
+
     def kill(self, queue: str, number: int) -> Callable[[], bool]:
         """Kill a process and start another at once. Returns a function that says whether that one is ready."""
         process = self.running[queue, number]
+        self.ended_seconds[queue] += _sum_cpu_seconds(process.pid)
         process.kill()
         process.wait()
         self.kills += 1
@@ -134,15 +150,21 @@ class WorkerFleet:
     def measure_cpu_seconds(self) -> Mapping[str, float]:
         """Seconds that each part has worked until now, its children with it: workers by queue, all else by program."""
         queues = {process.pid: queue for (queue, _), process in self.running.items()}
-        seconds = defaultdict(float, {THE_REST: sum(psutil.Process().cpu_times()[:2])})
+        seconds = defaultdict(float, {THE_REST: sum(psutil.Process().cpu_times()[:2])} | self.ended_seconds)
         for child in psutil.Process().children():
-            try:
-                name = queues.get(child.pid) or child.name()
-                for one in (child, *child.children(recursive=True)):
-                    seconds[name] += sum(one.cpu_times()[:4])
-            except psutil.NoSuchProcess:
-                continue
+            with suppress(psutil.NoSuchProcess):
+                seconds[queues.get(child.pid) or child.name()] += _sum_cpu_seconds(child.pid)
         return seconds
+
+
+def _sum_cpu_seconds(pid: int) -> float:
+    """Seconds that a process and its children have worked."""
+    found = 0.0
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in (process, *process.children(recursive=True)):
+            found += sum(one.cpu_times()[:4])
+    return found
 
 
 @contextmanager
@@ -171,9 +193,9 @@ class RoundResult(NamedTuple):
     connections: int
     """Most that the database had at once."""
     processor: Mapping[str, float]
-    """Seconds that each part worked, by its name; of those that were killed, what they did before is not in it."""
+    """Seconds that each part worked, by its name."""
     heartbeats: int
-    """That reached the server; as above."""
+    """That reached the server; of processes that were killed, what they sent before is not in it."""
     database_bytes: int
     """That it grew by."""
     transactions: tuple[int, int]
@@ -184,39 +206,63 @@ class RoundResult(NamedTuple):
     """Rows in the store at the end."""
 
 
+@dataclass
+class LoadGenerator:
+    """Submits the tasks of a round, `AT_ONCE` of them at the same time, and waits for each."""
+
+    client: Client
+    server: TemporalClient
+    round_name: str
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CALLS_AT_ONCE))
+    submitted: int = 0
+    all_submitted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run_task(self, number: int) -> tuple[TaskPhase, int, int]:
+        """Run a task to its end. Returns its phase, and the bytes and events of its history."""
+        settings = Settings()
+        async with self.slots:
+            asked = TaskRequest(
+                question=QUESTION,
+                tenant=settings.tenant,
+                session=f"{self.round_name}-{number % SESSIONS}",
+                request_id=f"{self.round_name}-{number}",
+                budget=BUDGET,
+                window=WINDOW,
+            )
+            async with self.calls:
+                task_id = (await submit_with_retry(self.client, asked)).task_id
+            self.submitted += 1
+            if self.submitted == TASKS:
+                self.all_submitted.set()
+            handle = self.server.get_workflow_handle(task_id)
+            await handle.result()
+            async with self.calls:
+                seen = (await handle.describe()).raw_description.workflow_execution_info
+                phase = await read_phase_with_retry(self.client, task_id)
+            return phase, seen.history_size_bytes, seen.history_length
+
+
 async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundResult:
-    """Submit all tasks, `AT_ONCE` of them at the same time, and wait for each."""
-    settings, most = Settings(), 0
-    slots, calls = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(CALLS_AT_ONCE)
+    """Run all tasks."""
+    settings, most, all_first = Settings(), 0, AT_ONCE >= TASKS
     server = await TemporalClient.connect(
         shell.settings["TEMPORAL_ADDRESS"], data_converter=build_client_data_converter(settings)
     )
-    disturbing = asyncio.create_task(trouble.run()) if name == "killed" else None
     before = len(await asyncio.to_thread(shell.list_paid_turns))
+    if all_first:
+        await asyncio.to_thread(trouble.fleet.stop_agents)
     async with await Client.connect(settings) as client:
-
-        async def one(number: int) -> tuple[TaskPhase, int, int]:
-            async with slots:
-                asked = TaskRequest(
-                    question=QUESTION,
-                    tenant=settings.tenant,
-                    session=f"{name}-{number % SESSIONS}",
-                    request_id=f"{name}-{number}",
-                    budget=BUDGET,
-                    window=WINDOW,
-                )
-                async with calls:
-                    submitted = await submit_with_retry(client, asked)
-                handle = server.get_workflow_handle(submitted.task_id)
-                await handle.result()
-                async with calls:
-                    seen = (await handle.describe()).raw_description.workflow_execution_info
-                    phase = await read_phase_with_retry(client, handle.id)
-                return phase, seen.history_size_bytes, seen.history_length
-
+        load = LoadGenerator(client, server, name)
         began, worked, size = time.perf_counter(), trouble.fleet.measure_cpu_seconds(), database_bytes(trouble.postgres)
         heard, counted = trouble.fleet.heartbeats(), count_transactions(trouble.postgres)
-        working = asyncio.gather(*(one(number) for number in range(TASKS)))
+        working = asyncio.gather(*map(load.run_task, range(TASKS)))
+        if all_first:
+            await load.all_submitted.wait()
+            print(f"{name}: {TASKS} tasks were submitted in {time.perf_counter() - began:.0f} s", flush=True)
+            await asyncio.to_thread(trouble.fleet.start_agents)
+            began = time.perf_counter()
+        disturbing = asyncio.create_task(trouble.run()) if name == "killed" else None
         quiet_times: list[float] = []
         quiet = asyncio.create_task(run_quiet_tenant(quiet_times, name))
         while not working.done():
@@ -411,7 +457,7 @@ def _show(rounds: Sequence[RoundResult], workers: WorkerFleet, repeated: int) ->
         for name, seconds in sorted(first.processor.items(), key=itemgetter(1), reverse=True)
         if seconds >= LOOK
     ]
-    print_table("Processor time undisturbed", ("part", "in all", "a turn", "processors"), costs)
+    print_table(f"Processor time, {first.name}", ("part", "in all", "a turn", "processors"), costs)
     print(
         f"\n{first.heartbeats:,} heartbeats reached the server undisturbed, "
         f"{first.heartbeats / TASKS / first.seconds * 60:.1f} a task and minute."
