@@ -282,7 +282,7 @@ async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundR
     turns = len(await asyncio.to_thread(shell.list_paid_turns)) - before
     grown = database_bytes(trouble.postgres) - size
     counted = (commits - counted[0], rollbacks - counted[1])
-    rows = count_rows(trouble.postgres)
+    rows = count_rows(trouble.postgres, shell.settings["DATABASE_URL"])
     return RoundResult(name, took, turns, phases, sizes, events, most, worked, heard, grown, counted, quiet_times, rows)
 
 
@@ -368,9 +368,9 @@ def count_transactions(postgres: PostgresServer) -> tuple[int, int]:
     return commits, rollbacks
 
 
-def count_rows(postgres: PostgresServer) -> int:
-    """Rows of the store, as PostgreSQL's statistics have them."""
-    return int(postgres.run("SELECT sum(n_live_tup) FROM pg_stat_user_tables"))
+def count_rows(postgres: PostgresServer, url: str) -> int:
+    """Rows of the store at this URL, as PostgreSQL's statistics have them."""
+    return int(postgres.run("SELECT sum(n_live_tup) FROM pg_stat_user_tables", url.rpartition("/")[2]))
 
 
 def database_bytes(postgres: PostgresServer) -> int:
