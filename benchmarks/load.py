@@ -1,8 +1,9 @@
 """Many tasks at once on servers, undisturbed and with workers that are killed: `make load TASKS=60 AT_ONCE=12`.
 
 PostgreSQL, a Temporal server, a Qdrant server's protocol, and two worker processes for each queue; the model is the
-offline one behind HTTP, which answers at once, in this process. In the second round workers are killed again and again,
-the kinds in turn, each when the previous one is back; all database connections are cut once, and Qdrant refuses
+offline one behind HTTP, in this process. It answers at once, or after `DELAY` seconds. `AGENTS` is the most that a
+process runs at the same time. In the second round workers are killed again and again, the kinds in turn, each
+`KILL_EVERY` seconds after the previous one is back; all database connections are cut once, and Qdrant refuses
 everything for a while. `make load SHORT=1` has tasks over one short document, and `ROUNDS=killed` leaves out the first
 round. If all tasks are at work at once (`TASKS=1000 AT_ONCE=1000`), all are submitted before the processes that run
 agents start: otherwise, the first ones would end before the last ones are there.
@@ -59,7 +60,11 @@ QUIET_ALONE = 3
 """Tasks of the quiet tenant before the rounds."""
 QUIET_PAUSE = 15.0
 """Seconds between two of its tasks."""
-KILL_EVERY = 10.0
+DELAY = float(os.environ.get("DELAY", "0"))
+"""Seconds that a reply of the model takes."""
+AGENTS = os.environ.get("AGENTS", "32")
+"""Maximum number of agents that a process runs at the same time."""
+KILL_EVERY = float(os.environ.get("KILL_EVERY", "10"))
 """Seconds from when a killed worker is back to the next kill, so that a slow machine keeps some workers."""
 REFUSED_REQUESTS = 40
 """That Qdrant answers with 503, one after another."""
@@ -381,7 +386,7 @@ def database_bytes(postgres: PostgresServer) -> int:
 def measure(folder: Path) -> None:
     """Both rounds, and the table."""
     with ExitStack() as stack:
-        model = stack.enter_context(run_messages_server(delay=0.0))
+        model = stack.enter_context(run_messages_server(delay=DELAY))
         postgres = stack.enter_context(run_postgres_server())
         qdrant = stack.enter_context(run_qdrant_server())
         settings = {
@@ -391,6 +396,7 @@ def measure(folder: Path) -> None:
             "QDRANT_URL": qdrant.url,
             "WAYSTATION_QDRANT_GRPC_PORT": "0",
             "WAYSTATION_KEY": "17" * 32,
+            "WAYSTATION_AGENTS_AT_ONCE": AGENTS,
             "TEMPORAL_ADDRESS": stack.enter_context(run_temporal_server(folder)),
         }
         shell = Shell(folder / "home", settings)

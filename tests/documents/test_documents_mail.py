@@ -199,7 +199,7 @@ def test_what_stands_outside_of_the_parts_is_named(tmp_path: Path) -> None:
     shown, left_out = read_document_file(tmp_path, "a.eml", content)
     assert "price" not in shown
     assert left_out == [
-        f"text {where} the parts of the message: no mail program shows it" for where in ("before", "behind")
+        f"text {where} the parts of the message: no mail program shows it" for where in ("before", "after")
     ]
 
 
