@@ -70,7 +70,7 @@ Why did it silt up?
 </question>
 <today>Saturday, 2026-11-21</today>
 <output>
-Conclusions, each with its evidence; also contradictions and gaps. Submit all of them with submit_analysis.
+Conclusions, each with its evidence; also contradictions and gaps. Submit everything with submit_analysis.
 </output>
 <step id="analysis" role="analysis" title="The analysis">
 Do the analysis.

@@ -113,7 +113,7 @@ def test_reseal_says_what_it_rewrote(
     assert told(["store", "reseal"], capsys) == (
         0,
         "0 texts rewritten: encrypted with the present key, each bound to its row.\n"
-        "0 proofs of ownership rewritten (of tasks, agent runs and texts).\n"
+        "0 proofs of ownership (of tasks, agent runs and texts) rewritten.\n"
         "Vault, rewritten with the present key: 0 originals, 1 secret of tool servers, and 0 proofs of the sessions in "
         "which values occurred.\n",
     )

@@ -43,7 +43,7 @@ def screen(view: TaskView, width: int = 120) -> str:
 def test_a_paused_task_shows_its_spending_its_compaction_and_how_to_go_on() -> None:
     assert screen(PAUSED_VIEW) == snapshot("""\
 task-0123456789abcdef  paused  Which licences [red]do[/red] they carry?
-41,200 of 200,000 tokens spent, 90,000 tokens reserved; 2 legs; 1 compaction; cost $0.123456; 71% of the input cached;
+41,200 of 200,000 tokens spent, 90,000 tokens reserved; 2 legs; 1 compaction; cost: $0.123456; 71% of the input cached;
 model claude-sonnet-5-5
 step        role      state    legs  spent  limit  why
 research-1  research  paused   2     29.5k  30k

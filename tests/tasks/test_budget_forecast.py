@@ -118,7 +118,7 @@ def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth()
 def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_asked_for() -> None:
     spent = BudgetExhausted(state=LegState(totals=RunUsage()), needed=Amount(tokens=9), unanswered="a cut stream")
     run = make_working_state().runs["research-1"].after_leg(spent)
-    why = "the agent's last model call got no reply and may have been billed: a cut stream"
+    why = "the agent's last model call may have been billed, although it got no reply: a cut stream"
     assert format_forecast(seen(run), run.proposed_grant) == why
     assert run.finish_partial("a person denied it more").reason == f"a person denied it more; {why}"
     went_on = run.after_grant(Amount(tokens=9)).after_leg(Interrupted(state=LegState(totals=RunUsage(turns=1))))

@@ -197,7 +197,7 @@ def test_temporal_actions_are_added_up_and_listed() -> None:
         "  17 attempts of activities",
         "  1 Update",
         "  2 timers",
-        "  not included: the session's workflow, queries, heartbeats",
+        "  not included: queries, heartbeats, and the session's workflow",
     ]
     assert "at least 23" in format_temporal_actions(counted.replace(complete=False))
     assert "no longer has" in format_temporal_actions(None)

@@ -485,7 +485,7 @@ def _newest(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
 
 def format_unanswered_call(cause: str) -> str:
     """Return why so much counts as spent without a reply."""
-    return f"the agent's last model call got no reply and may have been billed: {cause}"
+    return f"the agent's last model call may have been billed, although it got no reply: {cause}"
 
 
 class BudgetForecast(Value):

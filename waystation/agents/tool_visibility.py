@@ -269,7 +269,7 @@ class AgentPermissions(Value):
 
 
 ADDED_LATER_REASON = (
-    "it was added after this conversation's list of tools was fixed, and will be available after the next compaction"
+    "it was added after this conversation had received its tools, and will be available after the next compaction"
 )
 
 

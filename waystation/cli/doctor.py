@@ -337,7 +337,9 @@ def _children() -> CheckResult:
     except (OSError, ChildProcessFailedError):
         finding = "child processes cannot start, so documents cannot be read and texts cannot be redacted"
         return CheckResult(name="child processes", ok=False, finding=finding)
-    finding = f"child processes that are given no keys read and redact texts; {held.description}"
+    finding = (
+        f"documents are read, and texts are redacted, in child processes that are given no keys; {held.description}"
+    )
     finding += f"; {describe_recognition(find_recognition_options())}"
     return CheckResult(name="child processes", ok=held.is_complete, finding=finding, needed=False)
 

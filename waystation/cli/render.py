@@ -232,7 +232,7 @@ def format_budget(view: TaskView) -> str:
         f"{format_used_amount(budget.spent, budget.limit)} spent, "
         f"{format_in_units_of(budget.reserved, budget.limit)} reserved; "
         f"{'; '.join(format_work_totals(view))}; "
-        f"cost {format_task_cost(view)}; {view.usage.cached_share:.0%} of the input cached; "
+        f"cost: {format_task_cost(view)}; {view.usage.cached_share:.0%} of the input cached; "
         f"{_models(view)}"
     )
 
@@ -475,7 +475,7 @@ def format_temporal_actions(counted: TemporalActionCounts | None) -> str:
         [
             f"Temporal actions of the task and its child workflows: {least}{counted.total:,}",
             *parts,
-            "  not included: the session's workflow, queries, heartbeats",
+            "  not included: queries, heartbeats, and the session's workflow",
         ]
     )
 

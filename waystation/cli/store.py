@@ -78,7 +78,7 @@ def format_reseal_report(report: ResealReport, *, encrypts: bool) -> str:
     lines = [
         f"{format_count(report.texts, 'text')} rewritten"
         + (": encrypted with the present key, each bound to its row." if encrypts else " as plain text."),
-        f"{format_count(report.owner_proofs, 'proof')} of ownership rewritten (of tasks, agent runs and texts).",
+        f"{format_count(report.owner_proofs, 'proof')} of ownership (of tasks, agent runs and texts) rewritten.",
         f"Vault, rewritten with the present key: {format_count(vault.originals, 'original')}, "
         f"{format_count(vault.secrets, 'secret')} of tool servers, and {format_count(vault.session_proofs, 'proof')} "
         "of the sessions in which values occurred.",

@@ -99,7 +99,8 @@ class AgentSettings(SettingSection):
         default=80,
         ge=1,
         le=100,
-        description="Maximum percentage of an agent's remaining budget that its subagents may hold together.",
+        description="Maximum percentage of an agent's remaining budget that may be reserved for all its subagents "
+        "together.",
     )
 
     memory_scope: MemoryScope = Field(
@@ -166,7 +167,7 @@ class AgentSettings(SettingSection):
     web_asks: WebApprovalMode = Field(
         default="always",
         description="When a web search needs approval: always, suspicious (only if it looks like more than keywords) "
-        "or never.",
+        "or never. With always or suspicious, pages of allowed domains need approval if their address is suspicious.",
     )
     web_user_agent: str | None = Field(
         default=None, min_length=1, description="User agent of web requests; it should say how to contact you."
@@ -229,7 +230,8 @@ class ContextSettings(SettingSection):
         default={},
         description="Compaction profiles, each for the models whose names contain the profile's name: threshold "
         "(percent, 5 to 100, -1 for the default), keep (number of last messages that stay with strategy `ends`) and "
-        "condense_model (a model, or itself). In the config file: [profiles.sonnet].",
+        "condense_model (the model that writes summaries; `itself` for the agent's own). In the "
+        "config file: [profiles.sonnet].",
     )
     compaction_before: WrittenHook = Field(
         default=None,

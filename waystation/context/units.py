@@ -123,6 +123,15 @@ def get_replacement_ids(transcript: Transcript) -> frozenset[str]:
     )
 
 
+class PinLimitError(BadInput):
+    """Pins would exceed their maximum."""
+
+    def __init__(self, message: str, size: int, maximum: int) -> None:
+        """Take the message for a person, the size of the message to pin, and the maximum of all pins, in tokens."""
+        super().__init__(message)
+        self.size, self.maximum = size, maximum
+
+
 def build_pin_record(
     transcript: Transcript, message_id: str, policy: CompactionPolicy, measure: TokenEstimator, record_id: str
 ) -> PinRecord:
@@ -145,10 +154,13 @@ def build_pin_record(
     if sum(sizes.values()) > policy.max_pinned_tokens:
         before = [place for place in sorted(shown.pinned) if place != places[message_id]]
         names = ", ".join(f"{shown.units[place].message_ids[0]} ({sizes[place]:,} tokens)" for place in before)
-        raise BadInput(
-            f"message {message_id} has {sizes[places[message_id]]:,} tokens. All pinned messages together may have "
+        size = sizes[places[message_id]]
+        raise PinLimitError(
+            f"message {message_id} has {size:,} tokens. All pinned messages together may have "
             f"{policy.max_pinned_tokens:,} tokens, a fifth of the context window. Pinned now: {names or 'none'}. "
-            "Remove a pin, or use a larger window." + _instead(now, message_id)
+            "Remove a pin, or use a larger window." + _instead(now, message_id),
+            size,
+            policy.max_pinned_tokens,
         )
     return record
 

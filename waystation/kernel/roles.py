@@ -62,7 +62,7 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
         "analysis": RoleSpec(
             purpose="weighs findings against each other",
             prompt="analysis",
-            form="Conclusions, each with its evidence; also contradictions and gaps. Submit all of them with "
+            form="Conclusions, each with its evidence; also contradictions and gaps. Submit everything with "
             "submit_analysis.",
             permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "foreign"}),
             tools=("read_findings", *_READING, *_NOTING, "submit_analysis", "delegate"),

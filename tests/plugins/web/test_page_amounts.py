@@ -48,7 +48,7 @@ def test_a_suggested_amount_can_be_read_back() -> None:
 def test_earlier_tasks_say_what_they_spent_if_there_are_enough() -> None:
     assert describe_earlier_spending([make_finished(41_000), PAUSED_VIEW]) == ""
     assert describe_earlier_spending([make_finished(41_000), make_finished(90_000), make_finished(20_000)]) == (
-        "Your last 3 finished tasks spent 20k to 90k tokens each, half of the tasks under 41k."
+        "Your last 3 finished tasks spent 20k to 90k tokens each, half of the tasks under 41k tokens."
     )
     priced = [make_finished(41_000, 0.5), make_finished(90_000, 1.25)]
     assert " tokens each ($0.50 to $1.25), half of the tasks under " in describe_earlier_spending(priced)

@@ -22,7 +22,7 @@ from waystation.context.constraints import contains_phrase, normalise_words
 from waystation.context.history import build_model_view, get_effective_transcript, with_record
 from waystation.context.summary import is_compaction_message, shorten_text
 from waystation.context.transcript import Message, PinRecord, Record, ToolUse, Transcript
-from waystation.context.units import build_pin_record, build_unpin_record
+from waystation.context.units import PinLimitError, build_pin_record, build_unpin_record
 from waystation.documents.ports import DocumentReader
 from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
@@ -168,6 +168,11 @@ def _record(message_id: str, ctx: ToolContext, record_id: str, *, take_back: boo
             record: Record = build_unpin_record(ctx.transcript, message_id, record_id)
         else:
             record = build_pin_record(ctx.transcript, message_id, ctx.policy, ctx.token_estimator, record_id)
+    except PinLimitError as refused:
+        raise ToolCallRejectedError(
+            f"This message has {refused.size:,} tokens. All pinned messages together may have {refused.maximum:,} "
+            f"tokens. Remove one of your pins, or take notes instead.\nPinned now: {_all_pins(ctx.transcript)}"
+        ) from refused
     except BadInput as refused:
         raise ToolCallRejectedError(f"{refused}\nPinned now: {_all_pins(ctx.transcript)}") from refused
     if build_model_view(with_record(ctx.transcript, record)) != build_model_view(ctx.transcript):
@@ -200,7 +205,7 @@ def _pins(transcript: Transcript) -> Iterator[PinRecord]:
 def _all_pins(transcript: Transcript) -> str:
     said = {message.id: message for message in transcript.messages}
     calls = {call.id: call for message in transcript.messages for call in message.tool_uses}
-    named = [f"{pinned.message_id}, {_in_words(said[pinned.message_id], calls)}" for pinned in _pins(transcript)]
+    named = [_in_words(said[pinned.message_id], calls) for pinned in _pins(transcript)]
     return "; ".join(named) or "none"
 
 

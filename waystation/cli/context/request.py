@@ -138,7 +138,7 @@ def audit(
         str | None, typer.Option(metavar="AGENT", help="Id of the agent's step, like research-1; default: all agents.")
     ] = None,
     sample: Annotated[
-        int, typer.Option("--sample", metavar="N", min=0, help="Print up to N lost ones of each kind.")
+        int, typer.Option("--sample", metavar="N", min=0, help="Print up to N lost items of each kind.")
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:

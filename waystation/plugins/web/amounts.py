@@ -69,4 +69,5 @@ def describe_earlier_spending(views: Sequence[TaskView]) -> str:
     spent = f"{least} to {most} tokens each"
     if len(costs) == len(finished):
         spent = f"{spent} ({format_usd_short(costs[0])} to {format_usd_short(costs[-1])})"
-    return f"Your last {format_count(len(finished), 'finished task')} spent {spent}, half of the tasks under {middle}."
+    tasks = format_count(len(finished), "finished task")
+    return f"Your last {tasks} spent {spent}, half of the tasks under {middle} tokens."

@@ -601,7 +601,7 @@ def resolve_schedule_paths(
                 "paths",
                 f"callers with a key or token may not read {sanitize_line(str(path))!r}"
                 + (f": give a file or folder below {listed}" if listed else ": this server lets them read no folder")
-                + " (WAYSTATION_MCP_ROOTS)",
+                + " (see the setting WAYSTATION_MCP_ROOTS)",
             )
     return tuple(str(real) for real in found)
 
