@@ -75,7 +75,7 @@ async def test_four_subagents_work_side_by_side_and_their_results_come_back_in_o
     assert len(shown) == 4
     for number, result in enumerate(shown, 1):
         assert result.content.startswith(f'<subagent id="harbours.{number}" role="research"')
-        assert "1 results from pilot.md" in result.content
+        assert "1 result from pilot.md" in result.content
         assert not result.is_error
     assert await description.static_summary() == "harbours.2: bars"
     assert list_event_kinds(said).count("start_child_workflow_execution_initiated") == 4

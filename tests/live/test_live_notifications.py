@@ -239,7 +239,10 @@ async def test_a_webhook_that_refuses_shows_in_its_own_workflow_and_fails_no_tas
                 await server.get_workflow_handle(str(delivery_id)).result()
             assert isinstance(failed.value.cause, ActivityError)
             assert isinstance(failed.value.cause.cause, ApplicationError)
-            assert "answered 404 (which is not retried): check WAYSTATION_WEBHOOK" in failed.value.cause.cause.message
+            assert (
+                "answered 404 (the notification is not sent again): check WAYSTATION_WEBHOOK"
+                in failed.value.cause.cause.message
+            )
 
         async def known_to_the_task() -> bool:
             said = list_event_kinds(await fetch_events(counter.get_task_handle()))

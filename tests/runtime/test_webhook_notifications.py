@@ -66,7 +66,8 @@ async def test_what_may_pass_is_worth_another_attempt_and_the_next_one_delivers(
 async def test_a_refusal_is_final_and_says_what_to_check(status: int) -> None:
     async with run_webhook_server(WebhookResponse(status)) as server, webhook_to(server) as webhook:
         with pytest.raises(
-            WebhookRejectedError, match=f"answered {status} \\(which is not retried\\): check WAYSTATION_WEBHOOK"
+            WebhookRejectedError,
+            match=f"answered {status} \\(the notification is not sent again\\): check WAYSTATION_WEBHOOK",
         ):
             await webhook.send(REQUEST_NOTICE, None)
 

@@ -1,6 +1,9 @@
 """The port for encrypting columns."""
 
-from typing import Protocol
+from typing import Final, Protocol
+
+DAMAGED_DATA: Final = "it is encrypted, but "
+"""Beginning of the message of a `WrongKey` for bytes that no key decrypts: the key is right, but not the bytes."""
 
 
 class Cipher(Protocol):

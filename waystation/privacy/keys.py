@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from waystation.kernel.cipher import DAMAGED_DATA
 from waystation.kernel.errors import RetiredKey, WrongKey
 
 KeyPurpose = Literal["placeholders", "vault", "rest", "payloads"]
@@ -63,12 +64,12 @@ class AesGcmCipher:
         if sealed[:_HEADER_BYTES] != self._header:
             raise WrongKey("it was encrypted with another key")
         if len(sealed) < _MIN_CIPHERTEXT_BYTES:
-            raise WrongKey("it is encrypted, but incomplete")
+            raise WrongKey(f"{DAMAGED_DATA}incomplete")
         nonce, body = sealed[_HEADER_BYTES : _HEADER_BYTES + NONCE_BYTES], sealed[_HEADER_BYTES + NONCE_BYTES :]
         try:
             return self._aead.decrypt(nonce, body, self._bound(context))
         except InvalidTag:
-            raise WrongKey("it is encrypted, but it was changed, or was copied from another place") from None
+            raise WrongKey(f"{DAMAGED_DATA}it was changed, or was copied from another place") from None
 
     def _bound(self, context: bytes) -> bytes:
         return b"\x00".join((self._header, self._purpose, context))

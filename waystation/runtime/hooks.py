@@ -150,7 +150,7 @@ class WebhookNotifier:
             return
         if status in _PASSING or response.is_server_error:
             raise WebhookUnavailable(f"{self.name} answered {status}", retry_after=_retry_after(response.headers))
-        cause = "a redirect, which is not followed" if response.is_redirect else "which is not retried"
+        cause = "a redirect, which is not followed" if response.is_redirect else "the notification is not sent again"
         raise WebhookRejectedError(f"{self.name} answered {status} ({cause}): check WAYSTATION_WEBHOOK")
 
 

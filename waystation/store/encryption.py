@@ -31,7 +31,7 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from waystation.kernel.cipher import Cipher
+from waystation.kernel.cipher import DAMAGED_DATA, Cipher
 from waystation.kernel.errors import RetiredKey, StoreError, WrongKey
 
 TEXT_MARK = "\x01"
@@ -274,7 +274,9 @@ def _compressed(plain: bytes) -> bytes:
 
 
 def _unreadable(reason: str) -> WrongKey:
-    return WrongKey(
-        f"this data in the store cannot be read ({reason}): set WAYSTATION_KEY to the key of the workers, or "
-        "put their key file back into the home folder"
+    step = (
+        "restore the database from a backup"
+        if reason.startswith(DAMAGED_DATA)
+        else "set WAYSTATION_KEY to the key of the workers, or put their key file back into the home folder"
     )
+    return WrongKey(f"this data in the store cannot be read ({reason}): {step}")

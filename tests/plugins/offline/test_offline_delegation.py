@@ -103,7 +103,7 @@ def test_a_hand_in_names_the_parts_that_subagents_did_not_finish() -> None:
     asked = (part("Documents 1 to 75", "partial"), part("Documents 76 to 150", "done"))
     (handed_in,) = build_research_turn(AgentRequestView(brief=contract, exchanges=asked, max_tokens=2_000)).calls
     assert handed_in.input["open_questions"] == [
-        "Not read to the end: Documents 1 to 75. The subagent ended early.",
+        "Not read to the end: Documents 1 to 75. The subagent that read them ended early.",
         "This step quotes 1 of 300 documents; the others were not read, or had no matching passage.",
     ]
 
@@ -113,4 +113,6 @@ def test_of_documents_that_nobody_read_it_does_not_say_that_nothing_matched() ->
     asked = ToolCallRecord(name="delegate", input={"title": "Documents 1 to 300"}, result=result)
     contract = TaskBrief(question="Does it rain?", document_count=300)
     (handed_in,) = build_research_turn(AgentRequestView(brief=contract, exchanges=(asked,), max_tokens=2_000)).calls
-    assert handed_in.input["open_questions"] == ["Not read to the end: Documents 1 to 300. The subagent ended early."]
+    assert handed_in.input["open_questions"] == [
+        "Not read to the end: Documents 1 to 300. The subagent that read them ended early."
+    ]

@@ -24,6 +24,7 @@ from waystation.documents.citations import parse_citations
 from waystation.kernel.amount import Limit, format_limit
 from waystation.kernel.errors import StoreError
 from waystation.kernel.roles import Role
+from waystation.kernel.text import format_count
 from waystation.privacy.policy import TextDestination, truncate_title
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import wrap_untrusted
@@ -86,7 +87,7 @@ def render_subagent_result(
     names = dict.fromkeys(citation.document for line in found for citation in parse_citations(line))
     head = [
         *([f"It ended early: {back.reason}"] if back.reason else []),
-        f"{len(found)} results" + (f" from {', '.join([*names][:_SOURCES])}" if names else ""),
+        format_count(len(found), "result") + (f" from {', '.join([*names][:_SOURCES])}" if names else ""),
     ]
     attributes = {"id": back.id, "role": asked.role, "title": asked.title, "state": state}
     framed = len(wrap_untrusted("subagent", *head, **attributes))

@@ -480,8 +480,8 @@ class ResearchTurnBuilder:
             goal = truncate_at_word(self._view.brief.goal or self._view.brief.question, OPEN_QUESTIONS_CHARACTERS // 2)
             yield f"Nothing in the documents matched: {goal}"
         if unfinished:
-            subagents = "The subagent" if len(unfinished) == 1 else "Their subagents"
-            yield f"Not read to the end: {', '.join(unfinished)}. {subagents} ended early."
+            subagents = "The subagent" if len(unfinished) == 1 else "The subagents"
+            yield f"Not read to the end: {', '.join(unfinished)}. {subagents} that read them ended early."
         for name in self._unknown_names if told else ():
             subject = [
                 format_document_label(one)
