@@ -203,7 +203,7 @@ def test_answers_and_refusals_are_told() -> None:
 def test_a_task_with_a_budget_in_dollars_shows_them_everywhere_and_a_command_that_a_shell_takes() -> None:
     assert screen(TaskView.from_progress(PAUSED_PROGRESS_IN_DOLLARS)) == snapshot("""\
 task-0123456789abcdef  paused  Which licences [red]do[/red] they carry?
-41,200 of 200,000 tokens and $0.70 of $2.00 spent, 90,000 tokens and $1.00 reserved; 2 legs; 1 compaction; cost
+41,200 of 200,000 tokens and $0.70 of $2.00 spent, 90,000 tokens and $1.00 reserved; 2 legs; 1 compaction; cost:
 $0.123456; 71% of the input cached; model claude-sonnet-5-5
 step        role      state   legs  spent  limit  why
 research-1  research  paused  2     $0.45  $0.50
