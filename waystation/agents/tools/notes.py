@@ -68,7 +68,8 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
         name, lines = await self._source(arguments.document, ctx)
         if not arguments.first_line <= arguments.last_line <= lines:
             raise ToolCallRejectedError(
-                f"Lines {arguments.first_line}-{arguments.last_line} are not in {name}, which has {lines} lines."
+                f"Lines {arguments.first_line}-{arguments.last_line} are not in {name}, which has "
+                f"{format_count(lines, 'line')}."
             )
         found = arguments.replace(document=name)
         note = Note(id=f"{ctx.run.run_id}/{ctx.call_id}", run_id=ctx.run.run_id, **found.model_dump())
