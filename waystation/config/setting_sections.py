@@ -64,7 +64,7 @@ class AccessSettings(SettingSection):
     approvers: WrittenNames = Field(
         default=(),
         description="Names of the only people who may answer approval requests. `waystation serve` verifies the names "
-        "by API keys or OpenID tokens. Set it for all workers. It requires WAYSTATION_KEY.",
+        "by API keys or OpenID tokens. Set WAYSTATION_APPROVERS for all workers. It requires WAYSTATION_KEY.",
     )
 
     @field_validator("approvers")

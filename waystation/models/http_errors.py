@@ -334,7 +334,7 @@ def convert_connection_error(cause: BaseException) -> ModelError:
     """Return our error for a failed connection."""
     sent = not isinstance(cause, _NOTHING_SENT)
     if isinstance(cause, ResponseStalledError) and cause.begun:
-        return ModelUnavailable("the model's reply began and then stopped: not even a ping arrived")
+        return ModelUnavailable("the model's reply began and then stopped: not even a ping arrived after that")
     if isinstance(cause, httpx2.ReadTimeout):
         return ModelUnavailable(f"the provider accepted the call and sent nothing{_seconds(cause)}: {LONGER}")
     if isinstance(cause, httpx2.TimeoutException):
