@@ -295,7 +295,7 @@ def convert_database_error(error: DBAPIError | PoolTimeout | OSError) -> Waystat
         case OSError():
             return make_store_unavailable_error(error.strerror or str(error) or "no answer in time")
         case PoolTimeout():
-            return make_store_unavailable_error("every connection of this process is in use")
+            return StoreUnavailable("every database connection of this process is in use: try again")
         case DBAPIError():
             return _driver_error(error)
 
