@@ -99,7 +99,8 @@ class AgentSettings(SettingSection):
         default=80,
         ge=1,
         le=100,
-        description="Maximum percentage of an agent's remaining budget that may be reserved for all its subagents together.",
+        description="Maximum percentage of an agent's remaining budget that may be reserved for all its subagents "
+        "together.",
     )
 
     memory_scope: MemoryScope = Field(
