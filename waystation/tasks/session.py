@@ -285,7 +285,7 @@ def format_insufficient_budget(account: BudgetAccount, asked: Amount, *, again: 
         steps.insert(0, f"submit with --budget {fitting} or less")
     if account.total_reserved.is_zero:
         return f"{words}: {', or '.join(steps)}"
-    return f"{words}. Wait until they have ended, {', or '.join(steps)}"
+    return f"{words}. {', '.join(['Wait until they have ended', *steps[:-1]])}, or {steps[-1]}"
 
 
 def _left_text(remaining: Limit, limit: Limit) -> str:
