@@ -88,8 +88,8 @@ async def test_updates_in_quick_succession_are_one_message_of_what_they_did_toge
     assert "[harbour.md:2-2]: the document changed while the task ran" in results[0]
     (heard,) = await news(env)
     assert heard.documents_update_number == 2
-    assert "- changed: harbour.md (line 1; 1 lines now)\n- removed: keeper.md\n" in heard.text
-    assert f"- added: lamp {SECRET_PLACEHOLDER}.md (1 lines)" in heard.text
+    assert "- changed: harbour.md (line 1; 1 line now)\n- removed: keeper.md\n" in heard.text
+    assert f"- added: lamp {SECRET_PLACEHOLDER}.md (1 line)" in heard.text
     assert SECRET not in heard.text
 
 

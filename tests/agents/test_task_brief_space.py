@@ -108,7 +108,7 @@ async def test_agents_read_procedures_by_their_tool_alone(bare_env: AgentEnviron
     unknown = await toolbox.run(make_tool_use("read_skill", name="cook"), await bare_env.make_tool_context())
     assert unknown.content == "There is no procedure 'cook'. The procedures are: research."
     assert "No passage matches" in await bare_env.call_tool(make_tool_use("search_documents", query="start end"))
-    assert await bare_env.call_tool(make_tool_use("list_documents")) == "harbour.md (1 lines, 29 characters)"
+    assert await bare_env.call_tool(make_tool_use("list_documents")) == "harbour.md (1 line, 29 characters)"
 
 
 async def test_without_procedures_there_is_no_tool_for_them(env: AgentEnvironment) -> None:

@@ -29,7 +29,7 @@ async def test_documents_are_listed_page_by_page(library: AgentEnvironment) -> N
 harbour.md (2 lines, 60 characters)
 keeper.md (2 lines, 54 characters)
 long.md (450 lines, 3,941 characters)
-empty.md (1 lines, 0 characters)
+empty.md (1 line, 0 characters)
 wide.md (2 lines, 5,007 characters)\
 """)
     assert await library.call_tool(make_tool_use("list_documents", first=2, count=1)) == snapshot("""\

@@ -101,6 +101,6 @@ def assert_documents_were_heard_of_once(shell: Shell, task: str, working: list[s
     }
     assert {agent: len(heard[agent]) for agent in working} == dict.fromkeys(working, 1)
     assert "- changed: sheet-00.md (line 9; 301 lines now)" in heard["writing"][0]
-    assert "- added: sheet-98.md (1 lines)" in heard["writing"][0]
+    assert "- added: sheet-98.md (1 line)" in heard["writing"][0]
     assert "The documents were updated while the task ran: 1 changed, 1 added" in shell.run("report", task).stdout
     assert len(shell.run("documents", task).stdout.splitlines()) == SHEETS + 1

@@ -101,7 +101,7 @@ async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_w
     assert ended.phase is TaskPhase.DONE
     assert [one.text for one in ended.document_updates] == ["1 changed, 1 added"]
     assert {agent: len(told) for agent, told in heard.items()} == dict.fromkeys(STEPS, 1)
-    assert "- changed: pilot.md (lines 2-3; 3 lines now)\n- added: buoys.md (1 lines)" in heard["harbours"][0].text
+    assert "- changed: pilot.md (lines 2-3; 3 lines now)\n- added: buoys.md (1 line)" in heard["harbours"][0].text
     assert "The documents were updated while the task ran: 1 changed, 1 added" in report
     assert "buoys" not in written
     assert second.document_updates == ended.document_updates

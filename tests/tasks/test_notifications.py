@@ -68,8 +68,7 @@ def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cau
     )
     told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(forecast=seen)), PAGE)
     assert (
-        "tokens.* Before that, the agent's last model call got no reply and may have been billed: &lt;x&gt;. The "
-        "deadline is" in told
+        "tokens.* The agent's last model call got no reply and may have been billed: &lt;x&gt;. The deadline is" in told
     )
 
 

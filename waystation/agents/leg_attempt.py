@@ -53,6 +53,7 @@ from waystation.documents.redacted_documents import build_document_names
 from waystation.kernel.amount import Limit
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import TaskScope
+from waystation.kernel.text import format_count
 from waystation.models.profiles import get_model_profile
 from waystation.privacy.policy import TextDestination, build_redaction_notes
 from waystation.privacy.ports import Redactor
@@ -333,14 +334,14 @@ async def _line(change: DocumentChange, document: Document, store: TextStore, re
     name = sanitize_line(document.name)
     match change.kind:
         case "added":
-            return f"- added: {name} ({document.lines} lines{document.date_suffix})"
+            return f"- added: {name} ({format_count(document.lines, 'line')}{document.date_suffix})"
         case "removed":
             return f"- removed: {name}"
         case "changed":
             before, after = [
                 (await store.get_text(blob, reader)).splitlines() for blob in (change.before, change.after)
             ]
-            size = f"{document.lines} lines now{document.date_suffix}"
+            size = f"{format_count(document.lines, 'line')} now{document.date_suffix}"
             return f"- changed: {name} ({await asyncio.to_thread(_places, before, after)}; {size})"
 
 

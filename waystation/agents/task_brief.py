@@ -358,7 +358,7 @@ def render_document_list(named: Sequence[Document], count: int) -> SafeMarkup:
 
 
 def _named(document: Document) -> str:
-    size = f"{document.lines} lines{document.date_suffix}"
+    size = f"{format_count(document.lines, 'line')}{document.date_suffix}"
     return f"- {sanitize_line(document.name)} ({REMOVED_NAME if document.removed else size})"
 
 

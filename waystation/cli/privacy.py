@@ -250,7 +250,7 @@ def _described(one: RelatedValue) -> str:
 
 def _where(location: ErasureLocation, traces: Sequence[ErasureMatch]) -> str:
     ids = sorted({trace.task_id for trace in traces if trace.place is location and trace.task_id})
-    more = f" and {len(ids) - MAX_PLACES} more" if len(ids) > MAX_PLACES else ""
+    more = f" and {format_count(len(ids) - MAX_PLACES, 'more task')}" if len(ids) > MAX_PLACES else ""
     return f": {', '.join(ids[:MAX_PLACES])}{more}" if ids else ""
 
 

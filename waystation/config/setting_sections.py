@@ -99,7 +99,8 @@ class AgentSettings(SettingSection):
         default=80,
         ge=1,
         le=100,
-        description="Maximum percentage of an agent's remaining budget that its subagents may hold together.",
+        description="Maximum percentage of an agent's remaining budget that may be reserved for all its subagents "
+        "together.",
     )
 
     memory_scope: MemoryScope = Field(
@@ -166,7 +167,8 @@ class AgentSettings(SettingSection):
     web_asks: WebApprovalMode = Field(
         default="always",
         description="When a web search needs approval: always, suspicious (only if it looks like more than keywords) "
-        "or never.",
+        "or never. Unless it is never, a page of an allowed domain also needs approval if its address may contain text "
+        "of the task.",
     )
     web_user_agent: str | None = Field(
         default=None, min_length=1, description="User agent of web requests; it should say how to contact you."

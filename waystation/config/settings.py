@@ -292,10 +292,16 @@ class Settings(
         "WAYSTATION_MODEL_PATIENCE_THINKING. `dev` and `up` wait 20 seconds.",
     )
     target_memory: float | None = Field(
-        default=None, gt=0, le=1, description="Share of RAM in use above which a worker accepts no new work, like 0.8."
+        default=None,
+        gt=0,
+        le=1,
+        description="A worker accepts no new work while more than this share of RAM is in use, like 0.8.",
     )
     target_cpu: float | None = Field(
-        default=None, gt=0, le=1, description="Share of CPU in use above which a worker accepts no new work."
+        default=None,
+        gt=0,
+        le=1,
+        description="A worker accepts no new work while more than this share of the CPU is in use, like 0.9.",
     )
 
     @classmethod

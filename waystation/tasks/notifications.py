@@ -283,7 +283,8 @@ def _asking(request: ApprovalRequest) -> str:
     if request.about_plan:
         return f"*A {describe_plan_request(request.steps_left, request.requested)[0]}.*{until}"
     cause = request.forecast.no_reply_reason if request.forecast is not None else ""
-    why = f" Before that, {sanitize_mrkdwn_line(format_unanswered_call(cause))}." if cause else ""
+    call = sanitize_mrkdwn_line(format_unanswered_call(cause)) if cause else ""
+    why = f" {call[0].upper()}{call[1:]}." if call else ""
     return f"*`{request.agent}` asks for {format_amount(request.requested)}.*{why}{until}"
 
 

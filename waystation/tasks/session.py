@@ -283,7 +283,9 @@ def format_insufficient_budget(account: BudgetAccount, asked: Amount, *, again: 
     steps = ["raise the session's limit with `waystation session set SESSION --budget AMOUNT`"]
     if not again and (fitting := _fitting_budget(left, asked)):
         steps.insert(0, f"submit with --budget {fitting} or less")
-    return f"{words}: {', or '.join(steps)}"
+    if account.total_reserved.is_zero:
+        return f"{words}: {', or '.join(steps)}"
+    return f"{words}. {', '.join(['Wait until they have ended', *steps[:-1]])}, or {steps[-1]}"
 
 
 def _left_text(remaining: Limit, limit: Limit) -> str:

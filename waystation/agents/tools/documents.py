@@ -74,7 +74,8 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
 
 
 def _line(document: Document) -> str:
-    size = f"{document.lines:,} lines, {document.characters:,} characters{document.date_suffix}"
+    lines, characters = format_count(document.lines, "line"), format_count(document.characters, "character")
+    size = f"{lines}, {characters}{document.date_suffix}"
     return f"{sanitize_line(document.name)} ({REMOVED_NAME if document.removed else size})"
 
 

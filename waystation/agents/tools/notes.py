@@ -169,7 +169,7 @@ def _record(message_id: str, ctx: ToolContext, record_id: str, *, take_back: boo
         else:
             record = build_pin_record(ctx.transcript, message_id, ctx.policy, ctx.token_estimator, record_id)
     except BadInput as refused:
-        raise ToolCallRejectedError(f"{refused}\nPinned now: {_all_pins(ctx.transcript)}") from refused
+        raise ToolCallRejectedError(f"{refused}\nThe pinned messages: {_all_pins(ctx.transcript)}") from refused
     if build_model_view(with_record(ctx.transcript, record)) != build_model_view(ctx.transcript):
         # The sent view must not change: a result that reappears would cost the model all its thinking.
         raise ToolCallRejectedError(

@@ -239,8 +239,8 @@ def _options(target: TemporalTarget) -> ClientConnectConfig:
         options = target.profile.to_client_connect_config()
     except OSError as error:
         raise BadInput(
-            f"the certificate or key {error.filename} cannot be read ({error.strerror}): check the TEMPORAL_TLS_ "
-            "settings and the profile's tls section"
+            f"the certificate or key {error.filename} cannot be read ({error.strerror}): check the settings "
+            "TEMPORAL_TLS_… and the profile's tls section"
         ) from error
     return {**options, "target_host": target.address, "namespace": target.namespace}
 
