@@ -114,8 +114,8 @@ def test_reseal_says_what_it_rewrote(
         0,
         "0 texts rewritten: encrypted with the present key, each bound to its row.\n"
         "0 proofs of ownership (of tasks, agent runs and texts) rewritten.\n"
-        "Vault, rewritten with the present key: 0 originals, 1 secret of tool servers, and 0 proofs of the sessions in "
-        "which values occurred.\n",
+        "Vault, rewritten with the present key: 0 originals, 1 secret of tool servers, and 0 proofs that a "
+        "value occurred in a session.\n",
     )
     code, said = told(["store", "reseal", "--json"], capsys)
     assert (code, json.loads(said)) == (

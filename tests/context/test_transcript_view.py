@@ -156,9 +156,9 @@ def test_the_text_has_summaries_at_their_place_the_outermost_first() -> None:
     assert headings[:9] == [
         "[m1] user",
         "── summary bbbbbbbb (window) stands for 4 messages: summary aaaaaaaa, m4, m5"
-        " · the summary was checked, which added open items: 1",
+        " · the check of the summary added open items: 1",
         "── summary aaaaaaaa (window) stands for 2 messages: m2, m3 · hidden by summary bbbbbbbb"
-        " · the summary was checked, which added open items: 1",
+        " · the check of the summary added open items: 1",
         "[m2] assistant · hidden by summary aaaaaaaa",
         "[m3] user · hidden by summary aaaaaaaa",
         "[m4] assistant · hidden by summary bbbbbbbb",

@@ -255,7 +255,9 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
         progress = await counter.get_task_handle().result()
         code, _, late = await run_cli(capsys, "plan", task_id, "--file", str(mended))
         assert code == 1
-        assert " ".join(late.split()).startswith(f"refused: {task_id} has ended: done: the plan with 4 steps ")
+        assert " ".join(late.split()).startswith(
+            f"refused: {task_id} has ended: done: approval was asked for the plan with 4 steps"
+        )
         assert "by Ada" in late
         monkeypatch.setenv("EDITOR", shlex.join(["touch", str(tmp_path / "opened")]))
         code, _, late = await run_cli(capsys, "plan", task_id, "--edit")

@@ -107,7 +107,7 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
     "a text as message": (
         {**PIN, "message": "my secret"},
         snapshot(
-            "message: give an id such as m4, which `waystation transcript` shows; it has at most 64 characters: "
+            "message: give an id such as m4, which `waystation transcript` shows; an id has at most 64 characters: "
             "letters, digits, `-` and `_`"
         ),
     ),

@@ -172,7 +172,7 @@ def test_thinking_that_was_left_out_and_prefixes_that_were_not_read_are_on_the_b
     assert made.total.cache_misses == {"tools_changed": 2, "messages_changed": 1}
     shown = format_cost_report(made, 120)
     assert "blocks of thinking that the provider left out, because the text before them had changed: 4" in shown
-    assert "prefix not read from the cache, according to the provider: tools_changed (2 times)" in shown
+    assert "beginning of a request not read from the cache, according to the provider: tools_changed (2 times)" in shown
     assert "the provider left out" not in format_cost_report(build_cost_breakdown([make_paid_turn("a")]), 120)
 
 

@@ -287,7 +287,7 @@ def test_a_refusal_for_lack_of_budget_names_what_is_held_for_other_tasks() -> No
     )
     assert session.format_insufficient_budget(account, Amount(tokens=70_000)).startswith(
         "the session has 31,269 of 200,000 tokens left, but the task asks for 70,000 tokens; the session's "
-        "running tasks hold 160,000 tokens, and return what they do not spend. Wait for these tasks, submit with "
-        "--budget 31000 or less, or raise the session's limit with"
+        "running tasks hold 160,000 tokens, and return what they do not spend. Wait until they have ended, "
+        "submit with --budget 31000 or less"
     )
     assert "--budget 31000" not in session.format_insufficient_budget(account, Amount(tokens=70_000), again=True)

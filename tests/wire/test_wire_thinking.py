@@ -101,7 +101,7 @@ async def test_a_forced_tool_goes_without_thinking_and_one_that_is_asked_for_in_
     [
         (
             '"thinking.type.disabled" is not supported for this model.',
-            "does not accept the request's thinking blocks or thinking settings",
+            "does not accept the thinking blocks or thinking settings of the request",
         ),
         ("This model does not support the effort parameter.", "does not accept this effort"),
     ],

@@ -315,19 +315,14 @@ def render_task_parts(
     return [render_document_list(*documents), *more, *render_question_and_criteria(request, submitted_at)]
 
 
-def render_question(request: AgentTaskRequest, submitted_at: datetime) -> Sequence[SafeMarkup]:
-    """Render the question, and the day on which it was asked (UTC), each in its tag.
+def render_question_and_criteria(request: AgentTaskRequest, submitted_at: datetime) -> Sequence[SafeMarkup]:
+    """Render what the user asked for and on which day (UTC), each part in its tag.
 
     The day is in the first message rather than in the system prompt, which stays the same for all tasks so that the
     provider can cache it.
     """
     today = f"{submitted_at.astimezone(UTC):%A, %Y-%m-%d}"
-    return [wrap_untrusted("question", request.question), wrap_untrusted_line("today", today)]
-
-
-def render_question_and_criteria(request: AgentTaskRequest, submitted_at: datetime) -> Sequence[SafeMarkup]:
-    """Render what the user asked for, and on which day (UTC), each part in its tag."""
-    parts = [*render_question(request, submitted_at)]
+    parts = [wrap_untrusted("question", request.question), wrap_untrusted_line("today", today)]
     if request.instructions:
         parts.append(wrap_untrusted("instructions", request.instructions))
     if request.accept:

@@ -19,6 +19,7 @@ from waystation.cli.console import OK, WORK_FAILED, print_json, print_message, p
 from waystation.cli.options import (
     AllOption,
     ByOption,
+    DeliveryNoteOption,
     DenialNoteOption,
     JsonOption,
     NoteOption,
@@ -434,7 +435,9 @@ def deny(
 
 
 @app.command()
-def deliver(task: TaskArgument, note: NoteOption = "", by: ByOption = None, as_json: JsonOption = False) -> None:
+def deliver(
+    task: TaskArgument, note: DeliveryNoteOption = "", by: ByOption = None, as_json: JsonOption = False
+) -> None:
     """End a task with a report of what it has: deny all its open requests, and ask its agents to submit their results.
 
     Agents are asked at their next turn. The task makes no more requests. Its report is marked partial.

@@ -262,11 +262,11 @@ def show_status(as_json: JsonOption = False) -> None:
     if as_json:
         print_json(found)
         return
-    points = "an unknown number of" if found.points is None else f"{found.points:,}"
+    points = "an unknown number of passages" if found.points is None else format_count(found.points, "passage")
     print_text(found.place)
     print_text(f"embedder {found.embedder} ({found.dimension or 'no'} dimensions)")
     print_text(
-        f"memory has {points} passages of this tenant; the store has {found.passages:,} of all tenants, "
+        f"memory has {points} of this tenant; the store has {found.passages:,} of all tenants, "
         f"{found.waiting:,} of them not yet in memory"
     )
     if found.refused:

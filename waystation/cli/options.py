@@ -50,6 +50,9 @@ AllOption = Annotated[
     typer.Option("--all", help="Answer all open budget requests; requests about tool calls and plans stay open."),
 ]
 NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="Note for the audit log.")]
+DeliveryNoteOption = Annotated[
+    str, typer.Option("--note", metavar="TEXT", help="Note for the audit log; agents read it, too.")
+]
 DenialNoteOption = Annotated[
     str,
     typer.Option(

@@ -126,8 +126,8 @@ def _remarks(planned: PlannedTask) -> list[str]:
         )
     if seen is not None:
         lines.append(
-            f"In {format_count(seen.tasks, 'earlier task')}, an average step took {seen.median:,} tokens (median of "
-            f"the tasks); in 80% of the tasks, it took {seen.minimum:,} to {seen.maximum:,}."
+            f"In {format_count(seen.tasks, 'earlier task')}, a step took {seen.median:,} tokens on average (median "
+            f"of the tasks); in 80% of the tasks, it took {seen.minimum:,} to {seen.maximum:,}."
         )
     if names:
         lines.append(f"Agents may read {', '.join(' '.join(name.split()) for name in names[:MENTIONED])}{more}.")

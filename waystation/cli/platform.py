@@ -249,8 +249,8 @@ async def wait_until_server_ends(run: RunFile) -> None:
     while run.is_server_alive:  # noqa: ASYNC110  a process gives no event
         await asyncio.sleep(CHECK_SECONDS)
     raise Unreachable(
-        "the Temporal dev server has ended; its log is logs/temporal.log in the home folder, which `waystation status` "
-        "shows"
+        "the Temporal dev server has ended; its log is logs/temporal.log in the home folder (`waystation status` shows "
+        "where the home folder is)"
     )
 
 

@@ -562,7 +562,8 @@ def _remarks(bill: CostBreakdown) -> list[str]:
             f"blocks of thinking that the provider left out, because the text before them had changed: {dropped:,}"
         )
     remarks += [
-        f"prefix not read from the cache, according to the provider: {reason} ({format_count(times, 'time')})"
+        "beginning of a request not read from the cache, according to the provider: "
+        f"{reason} ({format_count(times, 'time')})"
         for reason, times in bill.total.cache_misses.items()
     ]
     remarks.insert(0, f"{usage.cached_share:.1%} of the input was read from the provider's cache")

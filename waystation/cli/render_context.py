@@ -97,7 +97,7 @@ def _compaction(one: CompactionView, kinds: dict[str, str]) -> str:
     if one.hidden_by:
         parts.append(_by("hidden", one.hidden_by, kinds))
     if what := [*(f"added {what}" for what in one.added), *(f"removed {what}" for what in one.removed)]:
-        parts.append(f"the summary was checked, which {', '.join(what)}")
+        parts.append(f"the check of the summary {', '.join(what)}")
     return "\n".join([" · ".join(parts), *([format_indented_text(one.text)] if one.text else []), ""])
 
 

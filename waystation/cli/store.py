@@ -52,7 +52,7 @@ def reseal_store(
             "--accept-refused",
             help="Also rewrite what the store refuses to read: plain-text rows of an encrypted store, rows encrypted "
             "with keys that an earlier `reseal` retired, and a database that no longer says that it is encrypted, or "
-            "with which key the last `reseal` rewrote it.",
+            "which key the last `reseal` used.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -81,7 +81,7 @@ def format_reseal_report(report: ResealReport, *, encrypts: bool) -> str:
         f"{format_count(report.owner_proofs, 'proof')} of ownership (of tasks, agent runs and texts) rewritten.",
         f"Vault, rewritten with the present key: {format_count(vault.originals, 'original')}, "
         f"{format_count(vault.secrets, 'secret')} of tool servers, and {format_count(vault.session_proofs, 'proof')} "
-        "of the sessions in which values occurred.",
+        "that a value occurred in a session.",
     ]
     if vault.unreadable:
         lines.append(

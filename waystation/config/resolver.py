@@ -518,8 +518,8 @@ def _unknown_servers(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """Report unknown tool servers. If this machine has a file of tool servers, they are rejected instead."""
     if settings.tool_servers is None and (named := [name for name in request.servers or () if name != DEFAULT_SERVERS]):
         yield (
-            "This machine has no config file of tool servers. The task runs without those of these tool servers that "
-            f"the workers do not have either: {', '.join(named)}."
+            "This machine has no config file of tool servers, so these tool servers were not checked: "
+            f"{', '.join(named)}. The task runs without those that the workers do not have."
         )
 
 

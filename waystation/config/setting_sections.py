@@ -167,7 +167,8 @@ class AgentSettings(SettingSection):
     web_asks: WebApprovalMode = Field(
         default="always",
         description="When a web search needs approval: always, suspicious (only if it looks like more than keywords) "
-        "or never. With always or suspicious, pages of allowed domains need approval if their address is suspicious.",
+        "or never. Unless it is never, a page of an allowed domain also needs approval if its address may contain text "
+        "of the task.",
     )
     web_user_agent: str | None = Field(
         default=None, min_length=1, description="User agent of web requests; it should say how to contact you."

@@ -301,7 +301,7 @@ class Settings(
         default=None,
         gt=0,
         le=1,
-        description="A worker accepts no new work while more than this share of CPU is in use, like 0.9.",
+        description="A worker accepts no new work while more than this share of the CPU is in use, like 0.9.",
     )
 
     @classmethod

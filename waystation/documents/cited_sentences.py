@@ -42,8 +42,6 @@ class SentenceCheck(NamedTuple):
     """None if none of its citations passed its own check, so that nothing can be compared."""
     missing: str = ""
     """If it is not supported: what the cited lines lack. Empty if none of its citations passed."""
-    passed: tuple[Citation, ...] = ()
-    """Its citations that passed their own check; the sentence was compared with their lines."""
 
     @property
     def verdict(self) -> SupportVerdict:
@@ -87,7 +85,7 @@ def check_cited_sentences(
 
     checks: list[SentenceCheck] = []
     for located in iter_cited_claims(markdown):
-        passed = tuple(one for one in located.claim.citations if not faults.get(one) and _has_lines(one, documents))
+        passed = [one for one in located.claim.citations if not faults.get(one) and _has_lines(one, documents)]
         if not passed:
             checks.append(SentenceCheck(located, None))
             continue
@@ -97,7 +95,7 @@ def check_cited_sentences(
         else:
             result = check_support(located.claim.text, passages, question=question)
         missing = _describe_missing(result, passed, documents)
-        checks.append(SentenceCheck(located, result, missing, passed))
+        checks.append(SentenceCheck(located, result, missing))
     return tuple(checks)
 
 

@@ -149,7 +149,7 @@ _CAUSES = {
     "compiled grammar is too large": _COMPLEX_SCHEMAS,
     "schema is too complex": _COMPLEX_SCHEMAS,
     "tool_choice": "the model does not accept this choice of tools",
-    "thinking": "the model does not accept the request's thinking blocks or thinking settings",
+    "thinking": "the model does not accept the thinking blocks or thinking settings of the request",
     "effort": "the model does not accept this effort level",
 }
 """Causes that a person must be able to distinguish, by vendors' words and codes, which we never repeat. Looked for in

@@ -559,9 +559,6 @@ class SentenceJudgement(Value):
         total = self.supported + self.unsupported + self.undecided
         if not total:
             return f"Judgement {self.number} was not needed: code decided every cited sentence."
-        if self.verdicts_hash is None:
-            undecided = format_count(total, "cited sentence")
-            return f"Judgement {self.number} gave no verdicts on {undecided} that code could not decide."
         verdicts = f"{self.supported:,} supported, {self.unsupported:,} not supported, {self.undecided:,} undecided"
         return (
             f"Judgement {self.number} by a model, of {format_count(total, 'cited sentence')} that code could not "

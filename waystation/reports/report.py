@@ -478,8 +478,8 @@ def _cited_sentences_section(apparatus: ReportAppendix) -> str:
     compared = f"{COMPARED_BY_CODE}{format_count(counts.total, 'cited sentence')} with the cited lines"
     judged = ""
     if counts.judged:
-        judged = f", and a model decided {counts.judged:,} that code could not"
-    said = f"{compared}{judged}: {', '.join(found)}.\n{NOT_JUDGED}"
+        judged = f" Of the {counts.total:,} sentences, a model decided {counts.judged:,}, because code could not."
+    said = f"{compared}: {', '.join(found)}.{judged}\n{NOT_JUDGED}"
     return "\n\n".join(filter(None, [CITED_SENTENCES, said, apparatus.remarks]))
 
 

@@ -1,7 +1,6 @@
 """Asks a model about the cited sentences of a report that code cannot decide, and applies its verdicts."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +9,7 @@ from pydantic import Field, JsonValue
 
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.citation_checker import CitationChecker
-from waystation.agents.ports import AgentTask
+from waystation.agents.leg_attempt import render_task_with_messages
 from waystation.agents.roles import load_prompt
 from waystation.agents.structured_caller import (
     CallOptions,
@@ -20,14 +19,13 @@ from waystation.agents.structured_caller import (
     StructuredPrompt,
     UnusableAnswerError,
 )
-from waystation.agents.task_brief import render_question
 from waystation.agents.tools.submissions import load_task_deliverables
 from waystation.agents.tools.tool import ToolInput, build_input_schema
 from waystation.documents.citations import CitedDocument, Claim
-from waystation.documents.cited_sentences import SentenceCheck
+from waystation.documents.cited_sentences import CitedSentence, SentenceCheck
 from waystation.documents.support_verdicts import SupportVerdict
 from waystation.kernel.refs import RunRef
-from waystation.kernel.value import Value, text_hash
+from waystation.kernel.value import Value
 from waystation.models.ports import ToolSpec
 from waystation.planning.plan import SentenceJudgement, make_judge_id
 from waystation.privacy.policy import TextDestination, truncate_redacted
@@ -37,11 +35,8 @@ from waystation.reports.reviewers import ReviewStore, list_cited_lines
 from waystation.security.untrusted import wrap_untrusted
 from waystation.tasks.reviews import JudgeRequest, JudgeResult
 
-MAX_JUDGED_SENTENCES = 40
-"""Maximum number of different sentences that a model is shown; the others stay undecided.
-
-A verdict with the longest reason takes about 80 tokens, so that verdicts on all of them fit into a reply.
-"""
+MAX_JUDGED_SENTENCES = 60
+"""Maximum number of sentences that a model is shown; the others stay undecided."""
 MAX_SENTENCE_CHARACTERS = 800
 """A longer sentence stays undecided."""
 MAX_LABEL_CHARACTERS = 300
@@ -59,9 +54,8 @@ class SentenceVerdict(Value):
         description="supported: the lines say all that the sentence says; not_supported: they say something else, or "
         "lack a part of it; cannot_tell: the lines do not allow either."
     )
-    reason: str | None = Field(
-        default=None,
-        description="If not supported: what the lines lack or say instead, in one short sentence; otherwise null.",
+    reason: str = Field(
+        description="If not supported: what the lines lack or say instead, in one short sentence; otherwise empty."
     )
 
 
@@ -88,47 +82,30 @@ JUDGE_NOTES = {
 }
 
 
-class JudgedSentence(Value):
-    """A model's verdict on a sentence."""
-
-    shown: str
-    """Hash of the sentence with its lines, as the model was shown them."""
-    verdict: SupportVerdict
-    missing: str = ""
-    """If it is not supported: what the cited lines lack."""
-
-
 class JudgedSentenceList(Value):
-    """A model's verdicts on sentences of a report."""
+    """The sentences that a model judged, with its verdicts."""
 
-    sentences: tuple[JudgedSentence, ...] = ()
+    sentences: tuple[CitedSentence, ...] = ()
 
-    def decide(
-        self, checks: Sequence[SentenceCheck], documents: Mapping[str, CitedDocument]
-    ) -> tuple[tuple[SentenceCheck, ...], int]:
+    def decide(self, checks: Sequence[SentenceCheck]) -> tuple[tuple[SentenceCheck, ...], int]:
         """Return the checks, with the model's verdict on each sentence that code could not decide.
 
-        A verdict holds for exactly the words and the lines that the model was shown.
-
-        Args:
-            checks: The checks by code.
-            documents: The cited documents, by their names as cited.
+        A verdict holds for exactly the words and citations that the model was shown.
 
         Returns:
             The checks, and how many of them the model decided.
         """
-        verdicts = {one.shown: one for one in self.sentences}
-        decided = [
-            _decide(check, verdicts.get(text_hash(_render_sentence(check, documents))))
-            if verdicts and check.verdict is SupportVerdict.CANNOT_TELL
-            else check
-            for check in checks
-        ]
+        verdicts = {(one.text, one.citations): one for one in self.sentences}
+        decided = [_decide(check, verdicts.get(_key(check.located.claim))) for check in checks]
         return tuple(decided), sum(one.verdict is not check.verdict for one, check in zip(decided, checks, strict=True))
 
 
-def _decide(check: SentenceCheck, judged: JudgedSentence | None) -> SentenceCheck:
-    if judged is None or check.result is None:
+def _key(claim: Claim) -> tuple[str, tuple[str, ...]]:
+    return claim.text, tuple(map(str, claim.citations))
+
+
+def _decide(check: SentenceCheck, judged: CitedSentence | None) -> SentenceCheck:
+    if judged is None or check.result is None or check.verdict is not SupportVerdict.CANNOT_TELL:
         return check
     missing = f"{JUDGED_REMARK}{judged.missing}" if judged.verdict is SupportVerdict.NOT_SUPPORTED else ""
     return check._replace(result=check.result.replace(verdict=judged.verdict, missing=()), missing=missing)
@@ -156,32 +133,28 @@ class SentenceJudge:
         """
         ref = request.ref
         run = RunRef(**ref.model_dump(), step_id=make_judge_id(request.number), role="reviewing")
-        row = await self.store.get_task(ref.task_id, ref.scope)
+        question = (await self.store.get_task(ref.task_id, ref.scope)).request.question
         there = await load_task_deliverables(ref.scope, self.store)
         drafted = DraftUnderReview(draft=there.draft, requirements=(), findings=(), analysis=None)
         checked = await self.check.check(ref, drafted.text)
-        checks = await asyncio.to_thread(checked.check_sentences, row.request.question)
-        undecided = [one for one in checks if one.verdict is SupportVerdict.CANNOT_TELL]
+        checks = await asyncio.to_thread(checked.check_sentences, question)
+        undecided = [one.located.claim for one in checks if one.verdict is SupportVerdict.CANNOT_TELL]
         judgement = SentenceJudgement(number=request.number, undecided=len(undecided))
-        rendered = await asyncio.to_thread(lambda: [_render_sentence(one, checked.documents) for one in undecided])
-        # A verdict is about the whole sentence, so one that would be shown in part is not judged. Equal ones that cite
-        # the same lines are shown once, and get the same verdict.
-        whole = [
-            text
-            for one, text in zip(undecided, rendered, strict=True)
-            if len(one.located.claim.text) <= MAX_SENTENCE_CHARACTERS
-        ]
-        shown = [*dict.fromkeys(whole)][:MAX_JUDGED_SENTENCES]
+        # A verdict is about the whole sentence, so one that would be shown in part is not judged.
+        shown = [one for one in undecided if len(one.text) <= MAX_SENTENCE_CHARACTERS][:MAX_JUDGED_SENTENCES]
         if not shown:
             return JudgeResult(judgement=judgement, totals=await self.store.get_run_usage(run.run_id))
-        answer = await self._answer(run, request, row, shown)
+        answer = await self._answer(run, request, shown, checked.documents)
         if isinstance(answer, NoAnswer):
             totals, note = await self.store.get_run_usage(run.run_id), answer.format_note(JUDGE_NOTES)
             return JudgeResult(judgement=judgement, totals=totals, notes=(note,))
-        judged = {shown[one.number - 1]: _read_verdict(shown[one.number - 1], one) for one in answer.verdicts}
-        found = Counter(judged[text].verdict for text in rendered if text in judged)
-        supported, unsupported = found[SupportVerdict.SUPPORTED], found[SupportVerdict.NOT_SUPPORTED]
-        kept = JudgedSentenceList(sentences=tuple(judged.values())).model_dump_json()
+        verdicts = {one.number: one for one in answer.verdicts}
+        judged = [_read_verdict(claim, verdicts[number]) for number, claim in enumerate(shown, 1)]
+        supported, unsupported = (
+            sum(one.verdict is verdict for one in judged)
+            for verdict in (SupportVerdict.SUPPORTED, SupportVerdict.NOT_SUPPORTED)
+        )
+        kept = JudgedSentenceList(sentences=tuple(judged)).model_dump_json()
         judgement = judgement.replace(
             supported=supported,
             unsupported=unsupported,
@@ -191,19 +164,21 @@ class SentenceJudge:
         return JudgeResult(judgement=judgement, totals=await self.store.get_run_usage(run.run_id))
 
     async def _answer(
-        self, run: RunRef, request: JudgeRequest, row: AgentTask, shown: Sequence[str]
+        self,
+        run: RunRef,
+        request: JudgeRequest,
+        claims: Sequence[Claim],
+        documents: Mapping[str, CitedDocument],
     ) -> JudgeSentencesInput | NoAnswer:
-        """Ask for the verdicts. A sentence without one stays undecided."""
-
         async def build_first_message() -> str:
-            sentences = wrap_untrusted("sentences", *(f"{number}. {text}" for number, text in enumerate(shown, 1)))
-            return "\n".join([sentences, wrap_untrusted("task", *render_question(row.request, row.submitted_at))])
+            sentences = await asyncio.to_thread(lambda: [*_render_sentences(claims, documents)])
+            task = await render_task_with_messages(request.ref, self.store, self.redactor)
+            return "\n".join([wrap_untrusted("sentences", *sentences), task])
 
         def read(arguments: Mapping[str, JsonValue]) -> JudgeSentencesInput:
             answer = JudgeSentencesInput.model_validate(arguments)
-            numbers = [one.number for one in answer.verdicts]
-            if not numbers or len({*numbers}) < len(numbers) or not {*numbers} <= {*range(1, len(shown) + 1)}:
-                raise UnusableAnswerError(f"give one verdict for each sentence from 1 to {len(shown)}")
+            if sorted(one.number for one in answer.verdicts) != [*range(1, len(claims) + 1)]:
+                raise UnusableAnswerError(f"give exactly one verdict for each sentence from 1 to {len(claims)}")
             return answer
 
         matter = StructuredPrompt(
@@ -220,10 +195,12 @@ class SentenceJudge:
         return await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
 
 
-def _render_sentence(check: SentenceCheck, documents: Mapping[str, CitedDocument]) -> str:
-    """Render the sentence, then the lines with which code compared it."""
-    claim = check.located.claim.replace(citations=check.passed)
-    return "\n".join([claim.text, *_list_labels(claim, documents), *list_cited_lines(claim, documents)])
+def _render_sentences(claims: Sequence[Claim], documents: Mapping[str, CitedDocument]) -> Iterator[str]:
+    """Yield each sentence with its number, then the lines that it cites."""
+    for number, claim in enumerate(claims, 1):
+        yield f"{number}. {claim.text}"
+        yield from _list_labels(claim, documents)
+        yield from list_cited_lines(claim, documents)
 
 
 def _list_labels(claim: Claim, documents: Mapping[str, CitedDocument]) -> Iterator[str]:
@@ -236,9 +213,14 @@ def _list_labels(claim: Claim, documents: Mapping[str, CitedDocument]) -> Iterat
             yield f"   above {citation}: {truncate_redacted(text, MAX_LABEL_CHARACTERS, ' …')}"
 
 
-def _read_verdict(shown: str, given: SentenceVerdict) -> JudgedSentence:
+def _read_verdict(claim: Claim, given: SentenceVerdict) -> CitedSentence:
     verdict, reason = SupportVerdict(given.verdict), ""
     if verdict is SupportVerdict.NOT_SUPPORTED:
-        reason = " ".join((given.reason or "").split()).rstrip(".") or "they do not support it"
-    missing = truncate_redacted(reason, MAX_REASON_CHARACTERS, " …")
-    return JudgedSentence(shown=text_hash(shown), verdict=verdict, missing=missing)
+        reason = " ".join(given.reason.split()).rstrip(".") or "they do not support it"
+    text, citations = _key(claim)
+    return CitedSentence(
+        text=text,
+        citations=citations,
+        verdict=verdict,
+        missing=truncate_redacted(reason, MAX_REASON_CHARACTERS, " …"),
+    )

@@ -196,7 +196,7 @@ def format_request_and_answer(approval: ApprovalView, *, over: bool, origin: str
 
 def _asked(approval: ApprovalView) -> str:
     if approval.about_plan:
-        return f"approval was requested for the plan with {format_count(approval.steps_left, 'step')}"
+        return f"approval was asked for the plan with {format_count(approval.steps_left, 'step')}"
     if approval.action is not None:
         return f"{approval.agent} asked to call {approval.action.tool}"
     after = f" after {format_count(approval.forecast.calls, 'call')}" if approval.forecast is not None else ""

@@ -275,15 +275,17 @@ def format_insufficient_budget(account: BudgetAccount, asked: Amount, *, again: 
     left = account.unreserved
     asks = "the rest of the task's budget is" if again else "the task asks for"
     words = f"the session has {_left_text(left, account.limit)} left, but {asks} {format_amount(asked)}"
+    if not account.total_reserved.is_zero:
+        words += (
+            f"; the session's running tasks hold {format_amount(account.total_reserved)}, and return what they do "
+            "not spend"
+        )
     steps = ["raise the session's limit with `waystation session set SESSION --budget AMOUNT`"]
     if not again and (fitting := _fitting_budget(left, asked)):
         steps.insert(0, f"submit with --budget {fitting} or less")
     if account.total_reserved.is_zero:
         return f"{words}: {', or '.join(steps)}"
-    held = (
-        f"the session's running tasks hold {format_amount(account.total_reserved)}, and return what they do not spend"
-    )
-    return f"{words}; {held}. {', '.join(['Wait for these tasks', *steps[:-1]])}, or {steps[-1]}"
+    return f"{words}. {', '.join(['Wait until they have ended', *steps[:-1]])}, or {steps[-1]}"
 
 
 def _left_text(remaining: Limit, limit: Limit) -> str:

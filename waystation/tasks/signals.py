@@ -135,7 +135,7 @@ def _of_signs(given: str, others: str, what: str) -> str:
     signs = given.translate(str.maketrans("", "", others + "_"))
     if not given or len(given) > MAX_ID_CHARACTERS or not (signs.isalnum() or not signs):
         signs = ", ".join(["letters", "digits", *(f"`{one}`" for one in others)])
-        raise ValueError(f"give {what}; it has at most {MAX_ID_CHARACTERS} characters: {signs} and `_`")
+        raise ValueError(f"give {what}; an id has at most {MAX_ID_CHARACTERS} characters: {signs} and `_`")
     return given
 
 

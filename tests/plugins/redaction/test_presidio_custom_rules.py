@@ -107,7 +107,7 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
         ),
         (
             "recognizers:\n  - name: a\n    supported_entity: A\n    patterns:\n      - regex: '('\n        score: 1\n",
-            r", line 5: recognizers\.0\.patterns\.0\.regex: it is not a valid regular expression: missing \)",
+            r", line 5: recognizers\.0\.patterns\.0\.regex: not a valid regular expression: missing \)",
         ),
         (
             "recognizers:\n  - {name: a, supported_entity: A, patterns: [{regex: 'x*', score: 1}]}\n",

@@ -172,10 +172,10 @@ def _record(message_id: str, ctx: ToolContext, record_id: str, *, take_back: boo
     except PinLimitError as refused:
         raise ToolCallRejectedError(
             f"This message has {refused.size:,} tokens. All pinned messages together may have {refused.maximum:,} "
-            f"tokens. Remove one of your pins, or take notes instead.\nPinned now: {_all_pins(ctx.transcript)}"
+            f"tokens. Remove one of your pins, or take notes instead.\nThe pinned messages: {_all_pins(ctx.transcript)}"
         ) from refused
     except BadInput as refused:
-        raise ToolCallRejectedError(f"{refused}\nPinned now: {_all_pins(ctx.transcript)}") from refused
+        raise ToolCallRejectedError(f"{refused}\nThe pinned messages: {_all_pins(ctx.transcript)}") from refused
     if build_model_view(with_record(ctx.transcript, record)) != build_model_view(ctx.transcript):
         # The sent view must not change: a result that reappears would cost the model all its thinking.
         raise ToolCallRejectedError(

@@ -52,7 +52,7 @@ def build_plan_turn(view: AgentRequestView) -> OfflineResponse:
         _step(step_id, "research", title, goal, []) for step_id, (title, goal) in zip(ids, research, strict=True)
     ]
     steps.append(
-        _step("analysis", "analysis", ANALYSIS_TITLE, f"Weigh the findings of all research steps: {question}", ids)
+        _step("analysis", "analysis", ANALYSIS_TITLE, f"Weigh all findings of the research, to answer: {question}", ids)
     )
     steps.append(
         _step("writing", "writing", "Write the report", f"Write the report on: {question}", [*ids, "analysis"])

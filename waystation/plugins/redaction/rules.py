@@ -50,7 +50,7 @@ def _compiles(pattern: str) -> str:
         if regex.compile(pattern, FLAGS).fullmatch(""):
             raise ValueError("the pattern matches empty text: require at least one character, as in `.+@example`")
     except regex.error as error:
-        raise ValueError(f"it is not a valid regular expression: {error}") from None
+        raise ValueError(f"not a valid regular expression: {error}") from None
     return pattern
 
 

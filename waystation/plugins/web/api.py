@@ -134,7 +134,7 @@ WatchedTask = Annotated[
     str | None,
     Query(
         pattern=TASK_ID_PATTERN,
-        description="Task of which to send what the agents are thinking and writing, as events `replies`.",
+        description="Id of a task: also send what its agents are thinking and writing, as events `replies`.",
     ),
 ]
 TenantFeed = Annotated[EventFeed, Depends(get_tenant_feed)]

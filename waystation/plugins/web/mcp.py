@@ -279,7 +279,8 @@ async def deny_request(
         ),
     ] = "partial",
     note: Annotated[
-        str, Field(max_length=2_000, description="Note to store with the answer; the agent reads it.")
+        str,
+        Field(max_length=2_000, description="Note for the audit log; the agent of a denied tool call sees it, too."),
     ] = "",
 ) -> RequestOutcome:
     """Deny a request of a task, for good. The agent delivers what it has, or continues without the call."""

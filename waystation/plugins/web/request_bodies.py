@@ -187,7 +187,11 @@ class Denial(EagerValue):
         "without the call; cancel: the task is cancelled.",
     )
     by: ByField = ""
-    note: NoteField = ""
+    note: str = Field(
+        default="",
+        max_length=2_000,
+        description="Note for the audit log; the agent of a denied tool call sees it, too.",
+    )
 
 
 class NewPlan(EagerValue):

@@ -240,7 +240,7 @@ def _options(target: TemporalTarget) -> ClientConnectConfig:
     except OSError as error:
         raise BadInput(
             f"the certificate or key {error.filename} cannot be read ({error.strerror}): check the settings "
-            "TEMPORAL_TLS_… and the profile's section tls"
+            "TEMPORAL_TLS_… and the profile's tls section"
         ) from error
     return {**options, "target_host": target.address, "namespace": target.namespace}
 
