@@ -91,6 +91,6 @@ async def test_a_file_that_another_program_holds_too_long_is_worth_another_try(
     store = await SqlStore.open(url_of(store_file), store_clock)
     with closing(sqlite3.connect(store_file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreUnavailable, match=r"^the database is not available \(database is locked\): check"):
+        with pytest.raises(StoreUnavailable, match=r"^the database is not available \(database is locked\): try"):
             await open_run(store)
     await store.aclose()

@@ -52,7 +52,8 @@ To end this step with what it has, send `deny_budget` with
 - ○ **analysis** The analysis (analysis): waiting, 0 of 30,000 tokens
 - ○ **writing** The writing (writing): waiting, 0 of 30,000 tokens
 
-**Budget** 41,200 of 200,000 tokens spent, 60,500 tokens reserved; 2,500 possibly billed without a reply; $0.123456
+**Budget** 41,200 of 200,000 tokens spent, 60,500 tokens reserved; 2,500 tokens possibly billed without a reply; \
+cost: $0.123456
 
 **Context** 1 compaction, 22,000 tokens saved
 
@@ -73,7 +74,7 @@ def test_what_people_see_of_a_task_that_has_just_begun() -> None:
     assert render_task_details(TaskView.from_progress(begun)) == snapshot("""\
 **Planning**
 
-**Budget** 0 of 200,000 tokens spent, 0 tokens reserved; $0.00\
+**Budget** 0 of 200,000 tokens spent, 0 tokens reserved; cost: $0.00\
 """)
 
 

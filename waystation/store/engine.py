@@ -311,11 +311,14 @@ def is_disconnect(error: DBAPIError) -> bool:
     return error.connection_invalidated or state.startswith("08") or state in _SHUTDOWN_SQLSTATES
 
 
-def make_store_unavailable_error(reason: str) -> StoreUnavailable:
-    """Build a retryable error."""
-    return StoreUnavailable(
-        f"the database is not available ({reason}): check that it runs and that DATABASE_URL names it, then try again"
-    )
+_CHECK = "check that it runs and that DATABASE_URL names it, then try again"
+_STEPS = {"25006": "name the primary server in DATABASE_URL, or try again", "08": _CHECK, "57": _CHECK}
+"""What to do, by keys of `_PASSING`; after the other errors, the database runs."""
+
+
+def make_store_unavailable_error(reason: str, step: str = _CHECK) -> StoreUnavailable:
+    """Build a retryable error. `step`: what to do."""
+    return StoreUnavailable(f"the database is not available ({reason}): {step}")
 
 
 def _driver_error(error: DBAPIError) -> WaystationError:
@@ -336,7 +339,7 @@ def _driver_error(error: DBAPIError) -> WaystationError:
 def _postgresql_error(state: str, name: str) -> StoreError:
     for key in (state, state[:2]):
         if key in _PASSING:
-            return make_store_unavailable_error(f"{_PASSING[key]}; SQLSTATE {state}")
+            return make_store_unavailable_error(f"{_PASSING[key]}; SQLSTATE {state}", _STEPS.get(key, "try again"))
         if key in OPERATOR_ERRORS:
             return StoreError(f"{OPERATOR_ERRORS[key]} (SQLSTATE {state})")
     return StoreError(f"the database refused a statement ({name}, SQLSTATE {state})")
@@ -345,7 +348,7 @@ def _postgresql_error(state: str, name: str) -> StoreError:
 def _sqlite_error(error: sqlite3.Error) -> StoreError:
     # SQLite names tables and columns, never values. An error of the driver itself has no code.
     if getattr(error, "sqlite_errorname", "") in _SQLITE_PASSING:
-        return make_store_unavailable_error(str(error))
+        return make_store_unavailable_error(str(error), "try again")
     return StoreError(f"the database file cannot be used ({error}): check the file, its folder and the disk")
 
 

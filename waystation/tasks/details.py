@@ -368,8 +368,8 @@ def _budget(view: TaskView) -> str:
     return (
         f"**Budget** {format_used_amount(budget.spent, budget.limit)} spent, "
         f"{format_in_units_of(budget.reserved, budget.limit)} reserved"
-        + (f"; {possibly:,} possibly billed without a reply" if possibly else "")
-        + f"; {format_task_cost(view)}"
+        + (f"; {possibly:,} tokens possibly billed without a reply" if possibly else "")
+        + f"; cost: {format_task_cost(view)}"
     )
 
 
