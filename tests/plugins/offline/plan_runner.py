@@ -12,6 +12,7 @@ from waystation.context.transcript import Message, ToolResult, ToolUse, build_us
 from waystation.documents.documents import Document
 from waystation.documents.search import HybridDocumentSearch
 from waystation.kernel.scopes import ReadScope, TaskScope
+from waystation.kernel.text import format_count
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ChatModel, ModelRequest, StopReason, ToolSpec
 from waystation.models.profiles import OFFLINE_MODEL
@@ -112,7 +113,7 @@ class InMemoryTask:
                 lines = [f"{number}. {line}" for number, line in enumerate(self._lines(other), 1)]
                 shown = lines[first - 1 : first - 1 + count]
                 if not shown:
-                    return f"Step {other} has {len(lines)} findings; none has number {first} or higher."
+                    return f"Step {other} has {format_count(len(lines), 'finding')}; none has number {first} or higher."
                 return "\n".join([f"findings {first}-{first + len(shown) - 1} of {len(lines)} of step {other}", *shown])
             case "write_section", _:
                 section = ReportSection.model_validate(given)

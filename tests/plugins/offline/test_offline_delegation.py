@@ -21,17 +21,22 @@ ENOUGH = MIN_PART_TOKENS * 100 // PERCENT
 LONG = PARTS * MIN_PART_TOKENS * CHARACTERS_A_TOKEN // MANY_DOCUMENTS
 """Characters of each document with which there is just enough to read."""
 SIZES = build_call("list_documents", first=1, count=100)
+LISTED = "- a.md (3 lines)\n- b.eml (1 line, dated 2026-01-02)"
+DATED = ", dated 2026-01-02"
 
 
 def request(
     documents: int, left: Limit, *, final: bool, sizes: list[int] | None = None, tools: str = "delegate list_documents"
 ) -> MessagesRequest:
-    contract = f'<question>\nWhat?\n</question>\n<documents count="{documents}">\n- a.md (3 lines)\n</documents>'
+    contract = f'<question>\nWhat?\n</question>\n<documents count="{documents}">\n{LISTED}\n</documents>'
     said = [contract, StatusMessage(step_id="research-1", remaining=left, final=final).shortest_text]
     told: list[JsonValue] = [{"type": "text", "text": text} for text in said]
     messages: list[JsonValue] = [{"role": "user", "content": told}]
     if sizes is not None:
-        lines = [f"{number} (a, b).md (1,000 lines, {size:,} characters)" for number, size in enumerate(sizes)]
+        lines = [
+            f"{number} (a, b).md (1,000 lines, {size:,} characters{DATED if number % 2 else ''})"
+            for number, size in enumerate(sizes)
+        ]
         listed = "\n".join([*lines, f"continues at number {len(lines) + 1} of {documents}"])
         use: JsonValue = {"type": "tool_use", "id": "t1", "name": SIZES.name, "input": SIZES.input}
         result: JsonValue = {"type": "tool_result", "tool_use_id": "t1", "content": listed}
@@ -81,6 +86,10 @@ def test_many_documents_are_divided_where_each_part_can_be_read(final: bool) -> 
 def test_what_is_quickly_read_is_not_divided_however_many_documents_it_is(sizes: list[int], parts: int) -> None:
     divided = called(request(MANY_DOCUMENTS, Limit(), final=True, sizes=sizes))
     assert [made.name for made in divided] == ["delegate"] * parts
+
+
+def test_documents_with_and_without_a_date_are_known_by_name() -> None:
+    assert parse_agent_request(request(2, Limit(), final=True)).brief.documents == ("a.md", "b.eml")
 
 
 @pytest.mark.parametrize("tools", ["delegate", "list_documents"])

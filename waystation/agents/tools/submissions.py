@@ -118,7 +118,7 @@ class SubmitAnalysisTool(SubmissionTool[SubmitAnalysisInput]):
     name = "submit_analysis"
     description = (
         "Submits your whole analysis in one call and ends your work. Citations are checked: if one does not hold, the "
-        "call's result says why; then submit the whole analysis again."
+        "call's result says why. Then submit all again."
     )
     ends_run = True
     input_model = SubmitAnalysisInput
@@ -153,7 +153,7 @@ class SubmitFindingsTool(SubmissionTool[SubmitFindingsInput]):
     name = "submit_findings"
     description = (
         "Submits all your findings in one call and ends your work. Citations are checked: if one does not hold, the "
-        "call's result says why; then submit all findings again."
+        "call's result says why. Then submit all again."
     )
     ends_run = True
     input_model = SubmitFindingsInput

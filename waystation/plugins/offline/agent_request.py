@@ -20,7 +20,7 @@ STALLED = "Nothing new was kept in the last two parts."
 _PARTS = ("question", "accept", "step", "context", "documents", "needs")
 _TITLE = compile_bounded(r'title="(.*)"')
 _NEED = compile_bounded(r"^- step (\S+?)(?: \((.*)\))?:", re.MULTILINE)
-_DOCUMENT = compile_bounded(r"^- (.+) \([\d,]+ lines?\)$", re.MULTILINE)
+_DOCUMENT = compile_bounded(r"^- (.+) \([\d,]+ lines?(?:, dated [^()\n]{1,40})?\)$", re.MULTILINE)
 _COUNT = compile_bounded(r"\d{1,9}")
 _PART = compile_bounded(r"documents (\d{1,9}) to (\d{1,9}) of the list")
 _BUDGET = compile_bounded(r"budget left (\d[\d,]{0,29}+) tokens(?P<asks>[^;\n<]{0,300}asks a person for more)?")

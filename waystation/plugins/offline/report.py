@@ -56,7 +56,7 @@ _MATERIAL = compile_bounded(
 )
 """Opening tag of what the first message has of a step's result."""
 _HEADER = compile_bounded(r"^findings \d+-\d+ of (\d{1,9}) of step (.+)$", re.MULTILINE)
-_NONE = compile_bounded(r"^Step .+ has (\d{1,9}) findings; none")
+_NONE = compile_bounded(r"^Step .+ has (\d{1,9}) findings?; none")
 _LINE = compile_bounded(r"^(\d{1,9})\. (?:(open|conclusion|contradiction|gap): )?(.*)$", re.MULTILINE)
 
 _Kind = Literal["claim", "open", "conclusion", "contradiction", "gap"]

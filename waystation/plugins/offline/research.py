@@ -71,7 +71,7 @@ GOAL_CHARACTERS = 4_000
 _MORE = compile_bounded(r'expand with id "([^"]+)" shows all of them')
 _CONTINUES = compile_bounded(r"continues at character (\d[\d,]{0,15})")
 _SUBAGENT, _PARTIAL = "<subagent ", 'state="partial">'
-_SIZE = compile_bounded(r"^.+ \([\d,]+ lines?, (\d[\d,]{0,15}) characters?\)$", re.MULTILINE)
+_SIZE = compile_bounded(r"^.+ \([\d,]+ lines?, (\d[\d,]{0,15}) characters?(?:, dated [^()\n]{1,40})?\)$", re.MULTILINE)
 
 
 def has_delegated(view: AgentRequestView) -> bool:
