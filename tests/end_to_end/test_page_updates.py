@@ -459,6 +459,8 @@ def test_a_session_is_forgotten_after_its_name_was_typed(settings: Settings) -> 
         name.fill("something else")
         page.get_by_role("button", name="Forget it").click()
         fault_at(name)
+        expect(name).to_be_focused()
+        assert re.search(r"/session\?name=[^/]+$", page.url), "an address that can be opened again"
         assert find_faults_in_all_layouts(page) == {}
         assert pages.client.forgotten is None
         name.fill(page.locator("#forget input[name=name]").input_value())

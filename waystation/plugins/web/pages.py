@@ -9,10 +9,11 @@ from secrets import token_hex
 from time import monotonic
 from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple, get_args
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathField
-from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -270,7 +271,11 @@ def _answer_of(form: FormData) -> dict[str, str]:
 
 
 class TasksPageQuery(TaskQuery):
-    """Filter of the list of tasks. An empty form filters nothing."""
+    """Filter of the list of tasks. An empty form filters nothing, and fields that are unknown are ignored: mail clients
+    add their own to links.
+    """
+
+    model_config = ConfigDict(extra="ignore")
 
     follow: str | None = Field(default=None, pattern=TASK_ID_PATTERN)
     """Task that a new one continues."""
@@ -386,7 +391,9 @@ async def answer_by_form(request: Request, client: TenantClient, principal: Curr
 
 
 class SpendingPageQuery(SpendingQuery):
-    """Query of spending. An empty form restricts nothing."""
+    """Query of spending. An empty form restricts nothing, and fields that are unknown are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
 
     @field_validator("since", "until", mode="before")
     @classmethod
@@ -453,6 +460,13 @@ async def _session(
         limit_set=limit_set,
         gone="" if gone is None else format_removed_counts(gone),
     )
+
+
+@pages.get("/session/limit")
+@pages.get("/session/forget")
+async def return_to_session(name: Annotated[str, Query(max_length=200)] = "") -> Response:
+    """Redirect to the session of a form: a browser without scripts shows the form's address after it was sent."""
+    return RedirectResponse(f"/session?{urlencode({'name': name})}" if name else "/sessions", HTTPStatus.SEE_OTHER)
 
 
 @pages.post("/session/limit")
@@ -697,7 +711,9 @@ async def _task(
 
 
 class ActivityPageQuery(ActivityQuery):
-    """Query of the page with a task's activity. An empty form filters nothing."""
+    """Query of the page with a task's activity. An empty form filters nothing, and fields that are unknown are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
 
     event: Annotated[int | None, Field(ge=1, le=LAST_NUMBER)] = None
 
