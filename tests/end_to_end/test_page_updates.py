@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.attacks.test_attacks_web_pages import store_running_task
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
@@ -112,6 +112,71 @@ def test_files_are_checked_before_anything_starts_and_unusable_ones_are_named_an
         assert left_out.keys() == {"survey/north/scan.pdf", "survey/north/locked.pdf", "survey/large.txt"}
         assert "32.5 MB" in left_out["survey/large.txt"]
         expect(page.get_by_text("survey/north/locked.pdf: protected by a password")).to_be_visible()
+
+
+def write_notes(folder: Path, count: int, words: int) -> list[Path]:
+    """Write text files of some size."""
+    files = [folder / f"note-{number}.txt" for number in range(count)]
+    for file in files:
+        file.write_bytes(b"word " * words)
+    return files
+
+
+def test_each_file_shows_its_state_as_soon_as_it_is_read(settings: Settings, tmp_path: Path) -> None:
+    with opened(settings) as (_, page):
+        held: list[Route] = []
+        page.route("**/v1/documents/check", lambda route: held.append(route))  # noqa: PLW0108
+        with page.expect_request("**/v1/documents/check"):
+            page.get_by_label("Choose documents").set_input_files(write_notes(tmp_path, 9, 10))
+        total = page.locator(".drop .sum")
+        expect(total).to_have_text("9 reading")
+        for shown in ("4 ready, 5 reading", "8 ready, 1 reading", "9 ready"):
+            while not held:
+                page.wait_for_timeout(50)
+            held.pop(0).continue_()
+            expect(total).to_have_text(shown)
+
+
+def test_a_wrong_amount_is_named_before_any_file_is_sent(settings: Settings, tmp_path: Path) -> None:
+    with opened(settings) as (pages, page):
+        sent: list[str] = []
+        page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_label("Choose documents").set_input_files(write_notes(tmp_path, 2, 10))
+        expect(page.locator(".drop .sum")).to_have_text("2 ready")
+        sent.clear()
+        budget = page.get_by_label("Budget", exact=True)
+        budget.fill("lots")
+        page.get_by_role("button", name="Start research").click()
+        expect(fault_at(budget)).to_contain_text("A budget is tokens like 600k")
+        expect(page.locator("#new-task")).not_to_contain_text("Write it as 600k")
+        assert sent == [f"{pages.address}/tasks/check"]
+        expect(page.get_by_role("button", name="Start research")).to_be_enabled()
+        expect(page.locator(".drop .sum")).to_have_text("2 ready")
+
+
+def test_the_button_counts_the_files_that_are_sent_and_two_clicks_make_one_task(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with opened(settings) as (pages, page):
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_label("Choose documents").set_input_files(write_notes(tmp_path, 8, 20_000))
+        expect(page.locator(".drop .sum")).to_have_text("8 ready")
+        slow = page.context.new_cdp_session(page)
+        slow.send(
+            "Network.emulateNetworkConditions",
+            {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 200_000},
+        )
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/tasks") else None)
+        page.get_by_role("button", name="Start research").dblclick()
+        button = page.locator("#new-task button.go")
+        expect(button).to_have_text(re.compile(r"^Sending [1-7] of 8 files …$"))
+        expect(button).to_be_disabled()
+        expect(page.get_by_role("button", name="Remove").first).to_be_disabled()
+        page.wait_for_url("**/tasks/task-*")
+        assert len(asked) == 1
+        assert len(pages.client.given) == 8
 
 
 def test_files_that_are_dropped_keep_the_paths_of_their_folders(settings: Settings) -> None:

@@ -1086,6 +1086,20 @@ async def submit_by_form(request: Request, client: TenantClient, principal: Curr
     return await _taken(request, act, lambda sent: _home(request, client, principal, TasksPageQuery(), sent), NEW_TASK)
 
 
+@pages.post("/tasks/check")
+async def check_task_form(request: Request, client: TenantClient, principal: CurrentPrincipal) -> Response:
+    """Check the fields of a task's form before its files are sent: 204, or the form with what is wrong."""
+
+    async def act(form: FormData) -> Response:
+        request_id, faults = _field(form, "request_id") or token_hex(8), FormErrorCollector()
+        session = _field(form, "session") or make_own_session_name(request_id)
+        new = _build_new_task(form, session, faults)
+        await _raise_if_impossible(client, build_task_request(principal.tenant, new, session, request_id))
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    return await _taken(request, act, lambda sent: _home(request, client, principal, TasksPageQuery(), sent), NEW_TASK)
+
+
 @pages.get("/documents")
 async def render_documents_page(request: Request) -> HTMLResponse:
     """Render the form that shows what agents would see of files."""
@@ -1142,10 +1156,20 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
         documents = await use_session_documents(client, session, loaded.documents)
     left_out = (*_parse_left_out(_field(form, "left_out")), *loaded.skipped_items)
     faults.skipped_items = left_out
+    asked = build_task_request(
+        principal.tenant, _build_new_task(form, session, faults), session, request_id, left_out
+    )
+    await _raise_if_impossible(client, asked)
+    submitted = await client.submit(asked, documents)
+    return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
+
+
+def _build_new_task(form: FormData, session: str, faults: FormErrorCollector) -> NewTask:
+    """Build the task of a form, without its documents. Raises FormValidationError with all errors."""
     with faults.collecting_errors_of("budget"):
         parse_task_budget(_field(form, "budget"))
     chosen = {name: _field(form, name) or None for name in ("budget", "length", "mode", "preset")}
-    new = faults.build_or_raise(
+    return faults.build_or_raise(
         lambda: NewTask.model_validate(
             {
                 **chosen,
@@ -1157,12 +1181,13 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
             }
         )
     )
-    asked = build_task_request(principal.tenant, new, session, request_id, left_out)
+
+
+async def _raise_if_impossible(client: Client, asked: TaskRequest) -> None:
+    """Raise FormValidationError if the configuration cannot work."""
     if cause := await _impossible(client, asked):
         about_budget = asked.budget and not await _impossible(client, asked.replace(budget=None))
-        raise FormValidationError({"budget" if about_budget else WHOLE_FORM: cause}, left_out)
-    submitted = await client.submit(asked, documents)
-    return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
+        raise FormValidationError({"budget" if about_budget else WHOLE_FORM: cause}, asked.skipped_items)
 
 
 _LEFT_OUT = TypeAdapter(tuple[SkippedItem, ...])
