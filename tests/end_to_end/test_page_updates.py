@@ -179,6 +179,89 @@ def test_the_button_counts_the_files_that_are_sent_and_two_clicks_make_one_task(
         assert len(pages.client.given) == 8
 
 
+def list_drafts(page: Page) -> list[str]:
+    """Return what the tab has stored of forms."""
+    drafts: list[str] = page.evaluate("Object.entries(sessionStorage).map((pair) => pair.join(': '))")
+    return drafts
+
+
+def test_what_is_typed_for_a_new_task_survives_a_reload_until_the_task_is_taken(settings: Settings) -> None:
+    with opened(settings) as (pages, page):
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_text("More options").click()
+        page.get_by_label("Length of the report").select_option("short")
+        page.get_by_label("Show me the plan first").check()
+        page.reload()
+        expect(page.get_by_label("Question")).to_have_value(QUESTION)
+        expect(page.get_by_label("Length of the report")).to_have_value("short")
+        expect(page.get_by_label("Show me the plan first")).to_be_checked()
+        expect(page.get_by_label("Show me the plan first")).to_be_visible()
+        mark = page.locator("#new-task [name=mark]").input_value()
+        assert list_drafts(page)
+        assert mark not in "".join(list_drafts(page))
+
+        asked: list[str] = []
+        page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+        page.get_by_label("Choose documents").set_input_files(
+            {"name": "a.md", "mimeType": "text/plain", "buffer": b"# A"}
+        )
+        page.reload()
+        assert asked == ["beforeunload"]
+        expect(page.get_by_label("Question")).to_have_value(QUESTION)
+        page.get_by_label("Choose documents").set_input_files(
+            {"name": "a.md", "mimeType": "text/plain", "buffer": b"# A"}
+        )
+        page.get_by_role("button", name="Start research").click()
+        page.wait_for_url("**/tasks/task-*")
+        assert (asked, list_drafts(page)) == (["beforeunload"], [])
+        page.goto(pages.address)
+        expect(page.get_by_label("Question")).to_have_value("")
+
+
+def test_an_edited_plan_survives_a_reload_with_its_steps(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_plan_request(),)
+        page.goto(f"{pages.address}/tasks/{task}/plan")
+        steps = page.locator("fieldset.step")
+        page.get_by_role("button", name="Remove research-2").click()
+        expect(steps).to_have_count(3)
+        steps.nth(0).get_by_label("Goal").fill("Read about tides.")
+        steps.nth(1).get_by_label("Share of the budget").fill("25%")
+        page.reload()
+        expect(steps).to_have_count(3)
+        expect(steps.nth(0).get_by_label("Goal")).to_have_value("Read about tides.")
+        expect(steps.nth(1).get_by_label("Share of the budget")).to_have_value("25%")
+        page.get_by_role("button", name="Start with this plan").click()
+        page.wait_for_url(f"**/tasks/{task}")
+        assert pages.client.reviewed is not None
+        assert len(pages.client.reviewed.steps) == 3
+        assert list_drafts(page) == []
+
+
+def test_answers_and_schedules_survive_a_reload(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_budget_request(1),)
+        page.goto(f"{pages.address}/tasks/{task}")
+        page.get_by_label("Another amount").fill("40k")
+        page.get_by_label("Note").first.fill("go on")
+        page.reload()
+        expect(page.get_by_label("Another amount")).to_have_value("40k")
+        expect(page.get_by_label("as requested")).not_to_be_checked()
+        expect(page.get_by_label("Note").first).to_have_value("go on")
+        with page.expect_navigation():
+            page.get_by_role("button", name="Approve").click()
+        assert list_drafts(page) == []
+
+        page.goto(f"{pages.address}/schedules")
+        page.get_by_label("Question").fill("What is new?")
+        page.get_by_label("Every").select_option("day")
+        page.reload()
+        expect(page.get_by_label("Question")).to_have_value("What is new?")
+        expect(page.get_by_label("Every")).to_have_value("day")
+
+
 def test_files_that_are_dropped_keep_the_paths_of_their_folders(settings: Settings) -> None:
     with opened(settings) as (_, page):
         dropped = page.evaluate_handle(

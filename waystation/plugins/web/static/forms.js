@@ -28,6 +28,7 @@ const swap = (form, fresh) => {
   if (zone) fresh.querySelector("[data-uploads]")?.replaceWith(zone);
   form.replaceWith(fresh);
   asTyped(fresh);
+  if (fresh.matches("[data-keep]")) keepDraft(fresh);
   (fresh.querySelector("[aria-invalid]") ?? fresh.querySelector(".fault") ?? fresh.querySelector("[autofocus]"))?.focus();
 };
 
@@ -90,7 +91,10 @@ const read = (form, answer) => {
   if (!text) { complain(form, GONE); return null; }
   const page = new DOMParser().parseFromString(text, "text/html");
   const fresh = page.getElementById(form.id);
-  if (answersOk(answer) && !fresh?.matches("[data-back]")) show(page);
+  if (answersOk(answer) && !fresh?.matches("[data-back]")) {
+    dropDraft(form);
+    show(page);
+  }
   else if (fresh) swap(form, fresh);
   else complain(form, answer.status === 401 ? SIGNED_OUT : page.querySelector(".detail")?.textContent ?? `The server answers ${answer.status}: nothing was changed.`);
   return null;
@@ -119,7 +123,9 @@ document.addEventListener("submit", async (event) => {
   const release = hold(form);
   const next = await send(form, body, event.submitter);
   if (!next) return release();
+  dropDraft(form);
+  leaving = true;
   // A browser may show this page again as it was left.
-  addEventListener("pageshow", ({ persisted }) => persisted && release(), { once: true });
+  addEventListener("pageshow", ({ persisted }) => { if (persisted) { leaving = false; release(); } }, { once: true });
   location.assign(next);
 });
