@@ -711,7 +711,7 @@ async def _task(
 
 
 class ActivityPageQuery(ActivityQuery):
-    """Query of the page with a task's activity. An empty form filters nothing, and fields that are unknown are ignored."""
+    """Query of the page with a task's activity. An empty form filters nothing; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -1156,9 +1156,7 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
         documents = await use_session_documents(client, session, loaded.documents)
     left_out = (*_parse_left_out(_field(form, "left_out")), *loaded.skipped_items)
     faults.skipped_items = left_out
-    asked = build_task_request(
-        principal.tenant, _build_new_task(form, session, faults), session, request_id, left_out
-    )
+    asked = build_task_request(principal.tenant, _build_new_task(form, session, faults), session, request_id, left_out)
     await _raise_if_impossible(client, asked)
     submitted = await client.submit(asked, documents)
     return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
