@@ -96,6 +96,7 @@ class StubTaskClient(Client):
     """Tasks that are at work wait for answers to `requests`, which refuse what is over 50,000 tokens."""
 
     requests: tuple[ApprovalRequest, ...] = ()
+    notes: tuple[str, ...] = ()
     away = False
     taken: TaskRequest | None = None
     given: Sequence[SourceDocument] = ()
@@ -142,7 +143,7 @@ class StubTaskClient(Client):
         is_open = any(one.decision == "pending" for one in self.requests)
         phase = TaskPhase.PAUSED if is_open else view.phase
         approvals = tuple(map(ApprovalView.from_request, self.requests))
-        return view.replace(approvals=approvals, phase=phase, remark="")
+        return view.replace(approvals=approvals, phase=phase, remark="", notes=self.notes)
 
     async def list_approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
         """See base class."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.attacks.test_attacks_web_pages import store_running_task
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
@@ -112,6 +112,154 @@ def test_files_are_checked_before_anything_starts_and_unusable_ones_are_named_an
         assert left_out.keys() == {"survey/north/scan.pdf", "survey/north/locked.pdf", "survey/large.txt"}
         assert "32.5 MB" in left_out["survey/large.txt"]
         expect(page.get_by_text("survey/north/locked.pdf: protected by a password")).to_be_visible()
+
+
+def write_notes(folder: Path, count: int, words: int) -> list[Path]:
+    """Write text files of some size."""
+    files = [folder / f"note-{number}.txt" for number in range(count)]
+    for file in files:
+        file.write_bytes(b"word " * words)
+    return files
+
+
+def test_each_file_shows_its_state_as_soon_as_it_is_read(settings: Settings, tmp_path: Path) -> None:
+    with opened(settings) as (_, page):
+        held: list[Route] = []
+        page.route("**/v1/documents/check", lambda route: held.append(route))  # noqa: PLW0108
+        with page.expect_request("**/v1/documents/check"):
+            page.get_by_label("Choose documents").set_input_files(write_notes(tmp_path, 9, 10))
+        total = page.locator(".drop .sum")
+        expect(total).to_have_text("9 reading")
+        for shown in ("4 ready, 5 reading", "8 ready, 1 reading", "9 ready"):
+            while not held:
+                page.wait_for_timeout(50)
+            held.pop(0).continue_()
+            expect(total).to_have_text(shown)
+
+
+def test_a_wrong_amount_is_named_before_any_file_is_sent(settings: Settings, tmp_path: Path) -> None:
+    with opened(settings) as (pages, page):
+        sent: list[str] = []
+        page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_label("Choose documents").set_input_files(write_notes(tmp_path, 2, 10))
+        expect(page.locator(".drop .sum")).to_have_text("2 ready")
+        sent.clear()
+        budget = page.get_by_label("Budget", exact=True)
+        budget.fill("lots")
+        page.get_by_role("button", name="Start research").click()
+        expect(fault_at(budget)).to_contain_text("A budget is tokens like 600k")
+        expect(page.locator("#new-task")).not_to_contain_text("Write it as 600k")
+        assert sent == [f"{pages.address}/tasks/check"]
+        expect(page.get_by_role("button", name="Start research")).to_be_enabled()
+        expect(page.locator(".drop .sum")).to_have_text("2 ready")
+
+
+def test_the_button_counts_the_files_that_are_sent_and_two_clicks_make_one_task(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with opened(settings) as (pages, page):
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_label("Choose documents").set_input_files(write_notes(tmp_path, 8, 20_000))
+        expect(page.locator(".drop .sum")).to_have_text("8 ready")
+        slow = page.context.new_cdp_session(page)
+        slow.send(
+            "Network.emulateNetworkConditions",
+            {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 200_000},
+        )
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/tasks") else None)
+        page.get_by_role("button", name="Start research").dblclick()
+        button = page.locator("#new-task button.go")
+        expect(button).to_have_text(re.compile(r"^Sending [1-7] of 8 files …$"))
+        expect(button).to_be_disabled()
+        expect(page.get_by_role("button", name="Remove").first).to_be_disabled()
+        page.wait_for_url("**/tasks/task-*")
+        assert len(asked) == 1
+        assert len(pages.client.given) == 8
+
+
+def list_drafts(page: Page) -> list[str]:
+    """Return what the tab has stored of forms."""
+    drafts: list[str] = page.evaluate("Object.entries(sessionStorage).map((pair) => pair.join(': '))")
+    return drafts
+
+
+def test_what_is_typed_for_a_new_task_survives_a_reload_until_the_task_is_taken(settings: Settings) -> None:
+    with opened(settings) as (pages, page):
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_text("More options").click()
+        page.get_by_label("Length of the report").select_option("short")
+        page.get_by_label("Show me the plan first").check()
+        page.reload()
+        expect(page.get_by_label("Question")).to_have_value(QUESTION)
+        expect(page.get_by_label("Length of the report")).to_have_value("short")
+        expect(page.get_by_label("Show me the plan first")).to_be_checked()
+        expect(page.get_by_label("Show me the plan first")).to_be_visible()
+        mark = page.locator("#new-task [name=mark]").input_value()
+        assert list_drafts(page)
+        assert mark not in "".join(list_drafts(page))
+
+        asked: list[str] = []
+        page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+        page.get_by_label("Choose documents").set_input_files(
+            {"name": "a.md", "mimeType": "text/plain", "buffer": b"# A"}
+        )
+        page.reload()
+        assert asked == ["beforeunload"]
+        expect(page.get_by_label("Question")).to_have_value(QUESTION)
+        page.get_by_label("Choose documents").set_input_files(
+            {"name": "a.md", "mimeType": "text/plain", "buffer": b"# A"}
+        )
+        page.get_by_role("button", name="Start research").click()
+        page.wait_for_url("**/tasks/task-*")
+        assert (asked, list_drafts(page)) == (["beforeunload"], [])
+        page.goto(pages.address)
+        expect(page.get_by_label("Question")).to_have_value("")
+
+
+def test_an_edited_plan_survives_a_reload_with_its_steps(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_plan_request(),)
+        page.goto(f"{pages.address}/tasks/{task}/plan")
+        steps = page.locator("fieldset.step")
+        page.get_by_role("button", name="Remove research-2").click()
+        expect(steps).to_have_count(3)
+        steps.nth(0).get_by_label("Goal").fill("Read about tides.")
+        steps.nth(1).get_by_label("Share of the budget").fill("25%")
+        page.reload()
+        expect(steps).to_have_count(3)
+        expect(steps.nth(0).get_by_label("Goal")).to_have_value("Read about tides.")
+        expect(steps.nth(1).get_by_label("Share of the budget")).to_have_value("25%")
+        page.get_by_role("button", name="Start with this plan").click()
+        page.wait_for_url(f"**/tasks/{task}")
+        assert pages.client.reviewed is not None
+        assert len(pages.client.reviewed.steps) == 3
+        assert list_drafts(page) == []
+
+
+def test_answers_and_schedules_survive_a_reload(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_budget_request(1),)
+        page.goto(f"{pages.address}/tasks/{task}")
+        page.get_by_label("Another amount").fill("40k")
+        page.get_by_label("Note").first.fill("go on")
+        page.reload()
+        expect(page.get_by_label("Another amount")).to_have_value("40k")
+        expect(page.get_by_label("as requested")).not_to_be_checked()
+        expect(page.get_by_label("Note").first).to_have_value("go on")
+        with page.expect_navigation():
+            page.get_by_role("button", name="Approve").click()
+        assert list_drafts(page) == []
+
+        page.goto(f"{pages.address}/schedules")
+        page.get_by_label("Question").fill("What is new?")
+        page.get_by_label("Every").select_option("day")
+        page.reload()
+        expect(page.get_by_label("Question")).to_have_value("What is new?")
+        expect(page.get_by_label("Every")).to_have_value("day")
 
 
 def test_files_that_are_dropped_keep_the_paths_of_their_folders(settings: Settings) -> None:
@@ -459,6 +607,8 @@ def test_a_session_is_forgotten_after_its_name_was_typed(settings: Settings) -> 
         name.fill("something else")
         page.get_by_role("button", name="Forget it").click()
         fault_at(name)
+        expect(name).to_be_focused()
+        assert re.search(r"/session\?name=[^/]+$", page.url), "an address that can be opened again"
         assert find_faults_in_all_layouts(page) == {}
         assert pages.client.forgotten is None
         name.fill(page.locator("#forget input[name=name]").input_value())

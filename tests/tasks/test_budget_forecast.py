@@ -22,7 +22,7 @@ from waystation.agents.leg import BudgetExhausted, Interrupted, LegState, Operat
 from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
-from waystation.planning.plan import Plan
+from waystation.planning.plan import PLANNING_ID, Plan, PlanEdit, PlanVersion, build_standard_plan
 from waystation.tasks.details import (
     format_budget_forecast,
     format_request_and_answer,
@@ -193,6 +193,23 @@ def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_w
     older = ApprovalRequest.model_validate(PENDING_APPROVAL.model_dump(exclude={"forecast"}))
     assert older.forecast is None
     assert format_step_progress(ApprovalView.from_request(older)) == "3 steps to finish"
+
+
+def test_an_answer_with_an_edited_plan_says_how_many_steps_were_approved() -> None:
+    plan = build_standard_plan("Which?")
+    asked = ApprovalRequest(
+        request_id="plan-1", agent=PLANNING_ID, requested=Amount(), steps_left=4, decision="approved", by="Ada"
+    )
+    edited = Plan(steps=plan.steps[1:])
+    versions = (
+        PlanVersion(number=1, plan=plan, made_by=PLANNING_ID),
+        PlanVersion(number=2, plan=edited, made_by=PlanEdit(request_id="plan-1", plan="a" * 64).made_by),
+    )
+    said = "the plan with 4 steps waited for approval; "
+    by_ada = "approved by Ada (name not verified)"
+    view = ApprovalView.from_request(asked)
+    assert format_request_and_answer(view, over=True, plans=versions[:1]) == f"{said}{by_ada}"
+    assert format_request_and_answer(view, over=True, plans=versions) == f"{said}an edited plan with 3 steps {by_ada}"
 
 
 def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() -> None:

@@ -200,7 +200,10 @@ def _answered(view: TaskView) -> list[str]:
     answered = [approval for approval in view.approvals if approval.decision != "pending"]
     newest = [
         format_request_and_answer(
-            approval, over=True, origin=approval.sent_from.text if approval.sent_from is not None else ""
+            approval,
+            over=True,
+            origin=approval.sent_from.text if approval.sent_from is not None else "",
+            plans=view.plans,
         )
         for approval in answered[-MAX_SHOWN_ANSWERS:]
     ]

@@ -4,6 +4,7 @@ No text from the work.
 """
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from textwrap import indent
 
@@ -26,6 +27,7 @@ from waystation.kernel.amount import (
 )
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
+from waystation.planning.plan import PlanVersion
 from waystation.security.untrusted import MAX_NOTE_CHARACTERS, neutralize_markdown, render_claimed_name, sanitize_line
 from waystation.tasks.approvals import describe_plan_request
 from waystation.tasks.task import TaskPhase
@@ -167,10 +169,13 @@ def render_plan_request_details(task_id: str, approval: ApprovalView) -> str:
     )
 
 
-def format_request_and_answer(approval: ApprovalView, *, over: bool, origin: str = "") -> str:
+def format_request_and_answer(
+    approval: ApprovalView, *, over: bool, origin: str = "", plans: Sequence[PlanVersion] = ()
+) -> str:
     """Format a request and its answer for an audit, on one line, so that a name or a note cannot fake another entry.
 
-    `origin`: where the answer came from, if known.
+    `origin`: where the answer came from, if known. `plans`: the versions of the task's plan, if known: a person may
+    have approved another plan than the one that waited.
     """
     asked = _asked(approval)
     known = f"verified by {sanitize_line(approval.verified)}" if approval.verified else "name not verified"
@@ -178,6 +183,11 @@ def format_request_and_answer(approval: ApprovalView, *, over: bool, origin: str
     by = f" by {render_claimed_name(approval.by)} ({claim})" if claim else ""
     note = f": {sanitize_line(approval.note, MAX_NOTE_CHARACTERS)}" if approval.note else ""
     granted = "" if approval.granted.is_zero else f"{format_amount(approval.granted)} "
+    sent = next(
+        (one.plan for one in plans if approval.about_plan and one.made_by.startswith(f"{approval.request_id}/")), None
+    )
+    if sent is not None:
+        granted = f"an edited plan with {format_count(len(sent.steps), 'step')} {granted}"
     match approval.decision:
         case "pending":
             return f"{asked}; {'no one answered' if over else 'not answered yet'}"

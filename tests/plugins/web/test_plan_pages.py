@@ -89,6 +89,28 @@ async def test_an_edited_plan_is_sent_from_its_page_and_the_second_person_is_tol
     assert "This plan does not wait for approval." in over.text
 
 
+async def test_a_plan_that_waits_shows_its_notes_in_its_card_and_what_the_rest_of_the_budget_is_for(
+    settings: Settings,
+) -> None:
+    task, note = await store_running_task(settings), "The budget is too small for a model to plan."
+    async with open_stub_site(settings) as (asking, client):
+        client.requests, client.notes = (make_plan_request(),), (note,)
+        waiting = await asking.get(f"/tasks/{task}")
+        plan = await asking.get(f"/tasks/{task}/plan")
+        client.requests = tuple(one.replace(decision="approved") for one in client.requests)
+        later = await asking.get(f"/tasks/{task}")
+    card = waiting.text.partition('<article class="request">')[2].partition("</article>")[0]
+    assert (waiting.text.count(note), card.count(note)) == (1, 1)
+    assert "Messages and notes" not in waiting.text
+    assert note in plan.text
+    assert (
+        "All steps together may spend 599,965 tokens: the rest of the budget of 600,000 tokens is for planning, "
+        "revisions of the plan, and reviews and judgements of the report. "
+    ) in plan.text
+    assert "Messages and notes" in later.text
+    assert note in later.text
+
+
 async def test_a_refused_plan_comes_back_filled_in_with_each_message_at_its_field(settings: Settings) -> None:
     task = await store_running_task(settings)
     wrong = fill_form(PLAN, **{"goal-1": " ", "title-1": "Kept", "role-2": "poet", "share-3": "much", "note": "n"})

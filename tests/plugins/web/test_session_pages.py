@@ -1,5 +1,6 @@
 """A session that is forgotten from its page, and over the HTTP API."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,6 +49,19 @@ async def test_a_session_is_forgotten_once_its_name_was_typed(settings: Settings
     assert (sent.status_code, client.forgotten) == (200, (name, True))
     assert "Forgotten: 1 task, 2 passages" in sent.text
     assert "Backups still contain it." in sent.text
+
+
+async def test_the_address_of_a_form_that_was_sent_leads_back_to_its_session(settings: Settings) -> None:
+    await store_finished_task(settings)
+    async with open_stub_site(settings) as (asking, client):
+        name = await find_session(client)
+        page = await asking.get("/session", params={"name": name})
+        addresses = re.findall(r'action="(/session/[^"]+)"', page.text)
+        led = {address.partition("?")[0]: await asking.get(address) for address in addresses}
+        unnamed = await asking.get("/session/forget")
+    assert led.keys() == {"/session/limit", "/session/forget"}
+    assert {one.headers["location"] for one in led.values()} == {f"/session?name={name}"}
+    assert (unnamed.status_code, unnamed.headers["location"]) == (303, "/sessions")
 
 
 async def test_a_session_at_work_is_not_forgotten(settings: Settings) -> None:

@@ -196,11 +196,11 @@ def _tell_errors(app: FastAPI, site: SiteConfig) -> None:
             status, title, detail = problem
             left_open = "" if "unknown whether" in detail else describe_unknown_outcome(request)
             problem = status, title, "; ".join(filter(None, (detail, left_open)))
-        return (
-            build_problem_response(*problem)
-            if request.url.path.startswith("/v1/")
-            else site.render_error(request, *problem)
-        )
+        if request.url.path.startswith("/v1/"):
+            return build_problem_response(*problem)
+        if problem[1] == NOT_FOUND and not isinstance(error, WaystationError):
+            problem = problem[0], NOT_FOUND, NO_SUCH_PAGE
+        return site.render_error(request, *problem)
 
     async def broken(request: Request, error: Exception) -> Response:
         """Return an unforeseen error the same way: the server closes the connection after it, so the response has to
@@ -304,7 +304,7 @@ def convert_exception_to_problem(error: Exception) -> tuple[int, str, str]:
         case RequestValidationError() | ValidationError():
             return _faults(error)
         case UnknownTask() | TextNotFoundError():
-            return 404, "Not found", _line(error)
+            return 404, NOT_FOUND, _line(error)
         case RequestConflict():
             return 409, "Conflict", _line(error)
         case BadInput():
@@ -319,6 +319,9 @@ def convert_exception_to_problem(error: Exception) -> tuple[int, str, str]:
             return 500, "Failed", why
 
 
+NOT_FOUND = "Not found"
+NO_SUCH_PAGE = "this site has no page at this address. The address may be incomplete, or the page no longer exists."
+"""What a person reads at an address that leads nowhere."""
 _UNPARSED = "There was an error parsing the body"
 """The framework's message for an unparsable body."""
 
@@ -330,7 +333,7 @@ def _refusal(status: int, why: str) -> tuple[int, str, str]:
     if why != HTTPStatus(status).phrase:
         return status, "Refused", why
     missing = "no such method" if status == HTTPStatus.METHOD_NOT_ALLOWED else "nothing"
-    return status, "Not found", f"there is {missing} at this address: /v1/openapi.json lists all addresses and methods"
+    return status, NOT_FOUND, f"there is {missing} at this address: /v1/openapi.json lists all addresses and methods"
 
 
 def _faults(error: RequestValidationError | ValidationError) -> tuple[int, str, str]:
@@ -340,7 +343,7 @@ def _faults(error: RequestValidationError | ValidationError) -> tuple[int, str, 
         for fault in error.errors()
     ]
     if any(place[:1] == ("path",) for place, _ in faults):
-        return 404, "Not found", "there is nothing at this address"
+        return 404, NOT_FOUND, "there is nothing at this address"
     return 422, "Cannot be used", format_faults(faults)
 
 

@@ -9,10 +9,11 @@ from secrets import token_hex
 from time import monotonic
 from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple, get_args
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathField
-from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -270,7 +271,11 @@ def _answer_of(form: FormData) -> dict[str, str]:
 
 
 class TasksPageQuery(TaskQuery):
-    """Filter of the list of tasks. An empty form filters nothing."""
+    """Filter of the list of tasks. An empty form filters nothing, and fields that are unknown are ignored: mail clients
+    add their own to links.
+    """
+
+    model_config = ConfigDict(extra="ignore")
 
     follow: str | None = Field(default=None, pattern=TASK_ID_PATTERN)
     """Task that a new one continues."""
@@ -386,7 +391,9 @@ async def answer_by_form(request: Request, client: TenantClient, principal: Curr
 
 
 class SpendingPageQuery(SpendingQuery):
-    """Query of spending. An empty form restricts nothing."""
+    """Query of spending. An empty form restricts nothing, and fields that are unknown are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
 
     @field_validator("since", "until", mode="before")
     @classmethod
@@ -453,6 +460,13 @@ async def _session(
         limit_set=limit_set,
         gone="" if gone is None else format_removed_counts(gone),
     )
+
+
+@pages.get("/session/limit")
+@pages.get("/session/forget")
+async def return_to_session(name: Annotated[str, Query(max_length=200)] = "") -> Response:
+    """Redirect to the session of a form: a browser without scripts shows the form's address after it was sent."""
+    return RedirectResponse(f"/session?{urlencode({'name': name})}" if name else "/sessions", HTTPStatus.SEE_OTHER)
 
 
 @pages.post("/session/limit")
@@ -697,7 +711,9 @@ async def _task(
 
 
 class ActivityPageQuery(ActivityQuery):
-    """Query of the page with a task's activity. An empty form filters nothing."""
+    """Query of the page with a task's activity. An empty form filters nothing; unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
 
     event: Annotated[int | None, Field(ge=1, le=LAST_NUMBER)] = None
 
@@ -1070,6 +1086,20 @@ async def submit_by_form(request: Request, client: TenantClient, principal: Curr
     return await _taken(request, act, lambda sent: _home(request, client, principal, TasksPageQuery(), sent), NEW_TASK)
 
 
+@pages.post("/tasks/check")
+async def check_task_form(request: Request, client: TenantClient, principal: CurrentPrincipal) -> Response:
+    """Check the fields of a task's form before its files are sent: 204, or the form with what is wrong."""
+
+    async def act(form: FormData) -> Response:
+        request_id, faults = _field(form, "request_id") or token_hex(8), FormErrorCollector()
+        session = _field(form, "session") or make_own_session_name(request_id)
+        new = _build_new_task(form, session, faults)
+        await _raise_if_impossible(client, build_task_request(principal.tenant, new, session, request_id))
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    return await _taken(request, act, lambda sent: _home(request, client, principal, TasksPageQuery(), sent), NEW_TASK)
+
+
 @pages.get("/documents")
 async def render_documents_page(request: Request) -> HTMLResponse:
     """Render the form that shows what agents would see of files."""
@@ -1126,10 +1156,18 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
         documents = await use_session_documents(client, session, loaded.documents)
     left_out = (*_parse_left_out(_field(form, "left_out")), *loaded.skipped_items)
     faults.skipped_items = left_out
+    asked = build_task_request(principal.tenant, _build_new_task(form, session, faults), session, request_id, left_out)
+    await _raise_if_impossible(client, asked)
+    submitted = await client.submit(asked, documents)
+    return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
+
+
+def _build_new_task(form: FormData, session: str, faults: FormErrorCollector) -> NewTask:
+    """Build the task of a form, without its documents. Raises FormValidationError with all errors."""
     with faults.collecting_errors_of("budget"):
         parse_task_budget(_field(form, "budget"))
     chosen = {name: _field(form, name) or None for name in ("budget", "length", "mode", "preset")}
-    new = faults.build_or_raise(
+    return faults.build_or_raise(
         lambda: NewTask.model_validate(
             {
                 **chosen,
@@ -1141,12 +1179,13 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
             }
         )
     )
-    asked = build_task_request(principal.tenant, new, session, request_id, left_out)
+
+
+async def _raise_if_impossible(client: Client, asked: TaskRequest) -> None:
+    """Raise FormValidationError if the configuration cannot work."""
     if cause := await _impossible(client, asked):
         about_budget = asked.budget and not await _impossible(client, asked.replace(budget=None))
-        raise FormValidationError({"budget" if about_budget else WHOLE_FORM: cause}, left_out)
-    submitted = await client.submit(asked, documents)
-    return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
+        raise FormValidationError({"budget" if about_budget else WHOLE_FORM: cause}, asked.skipped_items)
 
 
 _LEFT_OUT = TypeAdapter(tuple[SkippedItem, ...])

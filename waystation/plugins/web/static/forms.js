@@ -28,6 +28,7 @@ const swap = (form, fresh) => {
   if (zone) fresh.querySelector("[data-uploads]")?.replaceWith(zone);
   form.replaceWith(fresh);
   asTyped(fresh);
+  if (fresh.matches("[data-keep]")) keepDraft(fresh);
   (fresh.querySelector("[aria-invalid]") ?? fresh.querySelector(".fault") ?? fresh.querySelector("[autofocus]"))?.focus();
 };
 
@@ -40,18 +41,77 @@ const show = (page) => {
   main.focus();
 };
 
-const send = async (form, to) => {
-  const body = new FormData(form);
-  for (const [zone, files] of uploads) if (form.contains(zone)) files.fill(body);
-  const answer = await fetch(to, { method: "POST", body, headers: { accept: "text/html" } }).catch(() => null);
-  if (answer?.redirected) return answer.url;
-  const text = await answer?.text().catch(() => null);
-  if (!text) return complain(form, GONE);
+// Sends a body and says how many of its bytes have left; `fetch` cannot. Returns null if there is no answer.
+const post = (to, body, sent = () => {}) => new Promise((done) => {
+  const request = new XMLHttpRequest();
+  request.open("POST", to);
+  request.setRequestHeader("accept", "text/html");
+  request.upload.addEventListener("progress", ({ loaded }) => sent(loaded));
+  request.addEventListener("loadend", () => done(request.status ? request : null));
+  request.send(body);
+});
+const answersOk = (answer) => answer.status >= 200 && answer.status < 300;
+const isLed = (answer, to) => answer.responseURL !== new URL(to, location.href).href;
+
+// How much of the files has left the browser, in the words of the button that sends them.
+const tellSending = (button, files) => {
+  const sizes = files.map((one) => one.size), all = files.length, noun = all === 1 ? "file" : "files";
+  return (bytes) => {
+    let left = bytes;
+    const gone = sizes.findIndex((size) => (left -= size) < 0), count = gone < 0 ? all : gone;
+    button.textContent = count < all ? `Sending ${count} of ${all} ${noun} …` : `The server reads ${all} ${noun} …`;
+  };
+};
+
+// Returns the address of the next page, if the form was taken.
+const send = async (form, body, button) => {
+  const to = button?.getAttribute("formaction") || form.getAttribute("action");
+  const zones = [...uploads].filter(([zone]) => form.contains(zone)).map(([, files]) => files);
+  const files = zones.flatMap((one) => one.usable.map(({ file }) => file));
+  // What can be checked without the files is checked before they are sent.
+  const first = form.dataset.check && files.length ? await check(form, body) : "";
+  if (first !== "") return first;
+  for (const one of zones) one.fill(body);
+  if (files.length && button) tellSending(button, files)(0);
+  const answer = await post(to, body, files.length && button ? tellSending(button, files) : undefined);
+  if (answer && isLed(answer, to)) return answer.responseURL;
+  return read(form, answer);
+};
+
+// Returns "" if nothing is wrong, null if something is, which the form then says.
+const check = async (form, filled) => {
+  const body = new FormData();
+  for (const [name, value] of filled) if (typeof value === "string") body.append(name, value);
+  const answer = await post(form.dataset.check, body);
+  return answer?.status === 204 ? "" : read(form, answer);
+};
+
+const read = (form, answer) => {
+  const text = answer?.responseText;
+  if (!text) { complain(form, GONE); return null; }
   const page = new DOMParser().parseFromString(text, "text/html");
   const fresh = page.getElementById(form.id);
-  if (answer.ok && !fresh?.matches("[data-back]")) return show(page);
-  if (fresh) return swap(form, fresh);
-  return complain(form, answer.status === 401 ? SIGNED_OUT : page.querySelector(".detail")?.textContent ?? `The server answers ${answer.status}: nothing was changed.`);
+  if (answersOk(answer) && !fresh?.matches("[data-back]")) {
+    dropDraft(form);
+    show(page);
+  }
+  else if (fresh) swap(form, fresh);
+  else complain(form, answer.status === 401 ? SIGNED_OUT : page.querySelector(".detail")?.textContent ?? `The server answers ${answer.status}: nothing was changed.`);
+  return null;
+};
+
+// While a form is sent, its buttons cannot be pressed again.
+const hold = (form) => {
+  const buttons = [...form.querySelectorAll("button:not([type=button])")].map((one) => [one, one.textContent]);
+  const zones = [...uploads].filter(([zone]) => form.contains(zone)).map(([, files]) => files);
+  form.setAttribute("aria-busy", "true");
+  for (const [one] of buttons) one.disabled = true;
+  for (const one of zones) one.hold(true);
+  return () => {
+    form.removeAttribute("aria-busy");
+    for (const [one, words] of buttons) Object.assign(one, { disabled: false, textContent: words });
+    for (const one of zones) one.hold(false);
+  };
 };
 
 document.addEventListener("submit", async (event) => {
@@ -59,8 +119,13 @@ document.addEventListener("submit", async (event) => {
   if (!form.matches("[data-stay]")) return;
   event.preventDefault();
   if (form.getAttribute("aria-busy") === "true") return;
-  form.setAttribute("aria-busy", "true");
-  const next = await send(form, event.submitter?.getAttribute("formaction") || form.getAttribute("action"));
-  if (next) location.assign(next);
-  else form.removeAttribute("aria-busy");
+  const body = new FormData(form);
+  const release = hold(form);
+  const next = await send(form, body, event.submitter);
+  if (!next) return release();
+  dropDraft(form);
+  leaving = true;
+  // A browser may show this page again as it was left.
+  addEventListener("pageshow", ({ persisted }) => { if (persisted) { leaving = false; release(); } }, { once: true });
+  location.assign(next);
 });

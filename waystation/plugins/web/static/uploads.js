@@ -4,6 +4,8 @@
 const UNUSABLE = new Set(["scanned", "locked", "too large", "unreadable"]);
 const ORDER = ["ready", "scanned", "locked", "too large", "unreadable", "not checked", "reading"];
 const MEGABYTE = 1e6, FORM_OVERHEAD = 200_000, TEXT_OVERHEAD = 400;
+// One request reads few small files, or one large one, so that each shows its state soon. The server reads two at once.
+const FILES_OF_A_CHECK = 4, BYTES_OF_A_CHECK = MEGABYTE, CHECKS_AT_ONCE = 2;
 
 const element = (tag, properties, ...children) => {
   const made = Object.assign(document.createElement(tag), properties);
@@ -25,7 +27,9 @@ class Uploads {
   constructor(zone) {
     this.zone = zone;
     this.items = [];
-    this.tokens = 0;
+    this.waiting = [];
+    this.checks = 0;
+    this.held = false;
     this.most = Number(zone.dataset.bytes) - FORM_OVERHEAD;
     this.mostFiles = Number(zone.dataset.files);
     this.inputs = [...zone.querySelectorAll("input[type=file]")];
@@ -57,6 +61,7 @@ class Uploads {
   get unusable() { return this.items.filter((one) => UNUSABLE.has(one.state)); }
 
   add(chosen) {
+    if (this.held) return;
     const known = new Set(this.items.map((one) => one.path));
     const fresh = chosen.filter(([, path]) => !known.has(path)).map(([file, path]) => {
       const tooLarge = file.size > this.most;
@@ -68,19 +73,32 @@ class Uploads {
     this.check(fresh.filter((one) => one.state === "reading"));
   }
 
-  // Reads files in parts that one request may have.
-  async check(items) {
-    for (let from = 0; from < items.length;) {
-      let bytes = 0, to = from;
-      while (to < items.length && to - from < this.mostFiles) {
-        bytes += items[to].file.size + TEXT_OVERHEAD;
-        if (bytes > this.most && to > from) break;
-        to += 1;
+  // Reads files in small parts. What is waiting is not read while the form is sent: the server reads it then anyway.
+  check(items) {
+    this.waiting.push(...items);
+    while (this.checks < CHECKS_AT_ONCE && this.waiting.length) this.checkNext();
+  }
+
+  async checkNext() {
+    this.checks += 1;
+    while (!this.held && this.waiting.length) {
+      let bytes = 0, count = 0;
+      while (count < Math.min(FILES_OF_A_CHECK, this.waiting.length)) {
+        bytes += this.waiting[count].file.size;
+        if (count && bytes > BYTES_OF_A_CHECK) break;
+        count += 1;
       }
-      await this.checkAtOnce(items.slice(from, to));
-      from = to;
+      await this.checkAtOnce(this.waiting.splice(0, count));
       this.show();
     }
+    this.checks -= 1;
+  }
+
+  // While the form is sent, nothing more is checked and no file can be removed.
+  hold(held) {
+    this.held = held;
+    for (const one of this.zone.querySelectorAll("button, input")) one.disabled = held;
+    if (!held) this.check([]);
   }
 
   async checkAtOnce(items) {
@@ -98,6 +116,7 @@ class Uploads {
 
   remove(item) {
     this.items = this.items.filter((one) => one !== item);
+    this.waiting = this.waiting.filter((one) => one !== item);
     this.show();
     (this.list.querySelector("button") ?? this.inputs[0]).focus();
   }
@@ -118,6 +137,7 @@ class Uploads {
     const chip = element("span", { className: `phase ${one.state.split(" ").at(-1)}`, textContent: one.state });
     const removes = element("button", { type: "button", className: "plain", textContent: "Remove" });
     removes.setAttribute("aria-label", `Remove ${one.path}`);
+    removes.disabled = this.held;
     removes.addEventListener("click", () => this.remove(one));
     const row = element("li", {}, element("span", { className: "name", textContent: one.path }), chip, removes);
     const why = [one.reason, ...(one.left_out ?? [])].filter(Boolean).join("; ");
