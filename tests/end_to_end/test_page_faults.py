@@ -47,6 +47,34 @@ def test_without_one_usable_document_nothing_starts_and_each_file_says_why(setti
         assert (pages.client.taken, page.get_by_label("Question").input_value()) == (None, QUESTION)
 
 
+def test_a_file_that_was_deleted_after_it_was_chosen_is_named_and_can_be_chosen_again(
+    settings: Settings, tmp_path: Path
+) -> None:
+    chosen = tmp_path / "notes.md"
+    chosen.write_bytes(b"# Notes\n\nThe bar is crossed at high water.\n")
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        page.goto(pages.sign_in_url)
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_label("Choose documents").set_input_files(chosen)
+        expect(page.locator(".drop .sum")).to_have_text("1 ready")
+        chosen.unlink()
+        page.get_by_role("button", name="Start research").click()
+        alert = page.get_by_role("alert")
+        expect(alert).to_contain_text("Not sent: files were changed, moved or deleted after they were chosen")
+        expect(page.locator(".drop li")).to_contain_text("notes.md")
+        expect(page.locator(".drop .sum")).to_have_text("1 unreadable")
+        assert pages.client.taken is None
+
+        chosen.write_bytes(b"# Notes\n\nThe bar is crossed at low water.\n")
+        page.get_by_label("Choose documents").set_input_files(chosen)
+        expect(page.locator(".drop .sum")).to_have_text("1 ready")
+        page.get_by_role("button", name="Start research").click()
+        page.wait_for_url("**/tasks/task-*")
+        (given,) = pages.client.given
+        assert "low water" in given.text
+
+
 def test_what_was_typed_waits_for_someone_who_was_signed_out(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
     with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:

@@ -3,6 +3,8 @@
 const GONE = "The server does not answer, and may not have received this. Your text is still here: send it again when the server answers.";
 const SIGNED_OUT = "You are signed out: sign in in another tab, then send this again. Your text is still here.";
 
+const LOST = "Not sent: files were changed, moved or deleted after they were chosen. The list says which. Choose them again, or send the form without them.";
+
 const complain = (form, words) => {
   const line = form.querySelector(":scope > .fault") ?? document.createElement("p");
   line.className = "fault";
@@ -71,6 +73,11 @@ const send = async (form, body, button) => {
   // What can be checked without the files is checked before they are sent.
   const first = form.dataset.check && files.length ? await check(form, body) : "";
   if (first !== "") return first;
+  const lost = await Promise.all(zones.map((one) => one.findLost(one.usable)));
+  if (lost.flat().length) {
+    complain(form, LOST);
+    return null;
+  }
   for (const one of zones) one.fill(body);
   if (files.length && button) tellSending(button, files)(0);
   const answer = await post(to, body, files.length && button ? tellSending(button, files) : undefined);

@@ -62,6 +62,8 @@ class Uploads {
 
   add(chosen) {
     if (this.held) return;
+    const again = new Set(chosen.map(([, path]) => path));
+    this.items = this.items.filter((one) => !(one.lost && again.has(one.path)));
     const known = new Set(this.items.map((one) => one.path));
     const fresh = chosen.filter(([, path]) => !known.has(path)).map(([file, path]) => {
       const tooLarge = file.size > this.most;
@@ -101,7 +103,19 @@ class Uploads {
     if (!held) this.check([]);
   }
 
-  async checkAtOnce(items) {
+  // A file that was changed, moved or deleted after it was chosen cannot be sent, and the browser does not say which.
+  async findLost(items) {
+    const read = await Promise.all(items.map(({ file }) => file.slice(0, 1).arrayBuffer().catch(() => null)));
+    const lost = items.filter((_, place) => !read[place]);
+    const reason = "changed, moved or deleted after it was chosen; choose it again";
+    for (const one of lost) Object.assign(one, { state: "unreadable", reason, lost: true });
+    if (lost.length) this.show();
+    return lost;
+  }
+
+  async checkAtOnce(chosen) {
+    const lost = await this.findLost(chosen), items = chosen.filter((one) => !lost.includes(one));
+    if (!items.length) return;
     const form = new FormData();
     for (const one of items) form.append("documents", one.file, one.path);
     const answer = await fetch("/v1/documents/check", { method: "POST", body: form }).catch(() => null);
