@@ -144,7 +144,8 @@ QUICK = {
         activity approval_amounts approvals budget_crash_recovery budget_forecast budget_levels budget_reallocation
         budget_requests budget_warnings context_editor context_edits context_rewind cost_report notifications
         oversight_state plan_versions progress_size recorded_answers request_expiry schedules session_repository
-        session_state spending_queries task_budgets task_delegation task_details task_ids task_reopening
+        session_state spending_queries state_change_cost task_budgets task_delegation task_details task_ids
+        task_reopening
         task_signals task_state task_view tool_approval_requests tool_approval_texts trace_spans
         unattended_approvals
     """),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from waystation.budgets.budget import RunUsage, sum_run_usage
 from waystation.kernel.amount import Amount
-from waystation.kernel.usage import Usage
+from waystation.kernel.usage import Usage, sum_usage
 
 COUNTS = st.integers(0, 1_000_000)
 USAGES = st.builds(Usage, input=COUNTS, cache_write=COUNTS, cache_read=COUNTS, output=COUNTS)
@@ -57,3 +57,11 @@ def test_what_runs_spent_together_is_the_sum_of_what_each_spent(runs: list[RunUs
     assert (together.cost_micro_usd is None) == any(run.cost_micro_usd is None for run in runs)
     if together.cost_micro_usd is not None:
         assert together.spent == sum((run.spent for run in runs), Amount())
+
+
+def test_a_sum_of_usage_has_every_kind_of_token() -> None:
+    one = Usage(input=1, cache_write=2, cache_read=3, output=4, searches=5, estimated=6)
+    assert sum_usage([one, one, one]) == Usage(
+        input=3, cache_write=6, cache_read=9, output=12, searches=15, estimated=18
+    )
+    assert sum_usage([]) == Usage()

@@ -12,11 +12,28 @@ from tests.support.delegating_model import (
     make_delegating_task_config,
 )
 from tests.support.temporal_platform import SESSION, TaskSubmitter, open_activity_deps, run_all_workers, wait_until
+from tests.support.twenty_turn_task import AGENT_TURNS, PLAN, run_twenty_turn_task
 from tests.support.workflow_history import list_event_kinds
 from waystation.client import Client
 from waystation.client.erasure import TaskSelection, forget_selected_tasks, select_task_ids
 from waystation.config.settings import Settings
 from waystation.testing.doubles import PlainRedactor
+
+MAX_ACTIONS = 60
+"""Maximum actions of a task with five agents that take 20 turns each."""
+
+
+async def test_a_task_of_five_agents_with_twenty_turns_each_has_at_most_sixty_actions(
+    server: TemporalClient, tmp_path: Path
+) -> None:
+    """The worst pace: each leg takes longer than a minute, so that each leg updates the search attributes."""
+    ended = await run_twenty_turn_task(server, tmp_path, slow=True)
+    assert {step.id: ended.turns[step.id] for step in PLAN.steps} == {step.id: AGENT_TURNS for step in PLAN.steps}
+    assert len(PLAN.steps) == 5
+    assert ended.kinds["RevisePlan"] == ended.kinds["ReviewReport"] == 1
+    assert ended.counted.total == ended.kinds.total()
+    assert ended.counted.complete
+    assert ended.counted.total <= MAX_ACTIONS
 
 
 async def _count_kinds(server: TemporalClient, task_id: str) -> Counter[str]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from waystation.kernel.amount import Amount, Limit, format_used_amount
 from waystation.kernel.errors import InsufficientBudgetError
-from waystation.kernel.usage import Usage
+from waystation.kernel.usage import Usage, sum_usage
 from waystation.kernel.value import Value
 
 MIN_BUDGET_TOKENS, MAX_BUDGET_TOKENS = 2_000, 1_000_000_000
@@ -61,7 +61,7 @@ def sum_run_usage(parts: tuple[RunUsage, ...]) -> RunUsage:
     """Return the sum. One unknown price makes the sum unknown: it is never guessed."""
     costs = [part.cost_micro_usd for part in parts]
     return RunUsage(
-        usage=sum((part.usage for part in parts), Usage()),
+        usage=sum_usage([part.usage for part in parts]),
         turns=sum(part.turns for part in parts),
         possibly_billed=sum(part.possibly_billed for part in parts),
         possibly_billed_micro_usd=sum(part.possibly_billed_micro_usd for part in parts),
@@ -145,7 +145,8 @@ class BudgetAccount(Value):
     @property
     def total_reserved(self) -> Amount:
         """Total of all reservations."""
-        return sum(self.reserved.values(), Amount())
+        held = self.reserved.values()
+        return Amount(tokens=sum(one.tokens for one in held), micro_usd=sum(one.micro_usd for one in held))
 
     @property
     def unreserved(self) -> Limit:

@@ -1,5 +1,7 @@
 """Usage of model calls: tokens by kind, and web searches."""
 
+from collections.abc import Sequence
+
 from waystation.kernel.value import Value
 
 
@@ -42,16 +44,21 @@ class Usage(Value):
         return self.prompt_tokens + self.output
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            input=self.input + other.input,
-            cache_write=self.cache_write + other.cache_write,
-            cache_read=self.cache_read + other.cache_read,
-            output=self.output + other.output,
-            searches=self.searches + other.searches,
-            estimated=self.estimated + other.estimated,
-        )
+        return sum_usage((self, other))
 
     def fill_missing(self, most_input: int, most_output: int) -> "Usage":
         """Return the usage with bounds for what was not reported: no request is empty, so a missing count is not 0."""
         missing = Usage(input=0 if self.prompt_tokens else most_input, output=0 if self.output else most_output)
         return self + missing.replace(estimated=missing.total)
+
+
+def sum_usage(parts: Sequence[Usage]) -> Usage:
+    """Return the sum. It is validated once, however many parts it has: a task's state adds up all its agents."""
+    return Usage(
+        input=sum(part.input for part in parts),
+        cache_write=sum(part.cache_write for part in parts),
+        cache_read=sum(part.cache_read for part in parts),
+        output=sum(part.output for part in parts),
+        searches=sum(part.searches for part in parts),
+        estimated=sum(part.estimated for part in parts),
+    )
