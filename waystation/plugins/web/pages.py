@@ -46,7 +46,6 @@ from waystation.kernel.errors import (
     WaystationError,
 )
 from waystation.kernel.roles import list_step_roles
-from waystation.kernel.text import FORGOTTEN
 from waystation.memory.passages import MemoryExcerpt
 from waystation.planning.plan import MAX_STEPS
 from waystation.plugins.web.access import (
@@ -862,7 +861,7 @@ async def render_report_page(
     """Render the report, and next to it the source of one of its citations."""
     task_id = await client.resolve_task_id(task)
     view = await client.get_last_known_task(task_id)
-    if view.title == FORGOTTEN:
+    if view.forgotten:
         return _forgotten(request, task_id)
     report = await load_exported_report(client, view)
     if report is None:
@@ -914,7 +913,7 @@ async def _shares(
 ) -> Response:
     task_id = await client.resolve_task_id(task)
     view = await client.get_last_known_task(task_id)
-    if view.title == FORGOTTEN:
+    if view.forgotten:
         return _forgotten(request, task_id)
     return _page(
         request,

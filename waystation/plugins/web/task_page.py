@@ -24,7 +24,7 @@ from waystation.documents.cited_passages import PassageLine
 from waystation.documents.documents import Document
 from waystation.kernel.amount import format_amount, format_limit, format_usd, format_usd_short, format_used_amount
 from waystation.kernel.clock import utc_now
-from waystation.kernel.text import FORGOTTEN, format_count
+from waystation.kernel.text import format_count
 from waystation.plugins.exports.page import render_html_body
 from waystation.plugins.web.amounts import build_amount_choices
 from waystation.plugins.web.charts import SpendingChart, build_budget_bar, build_spending_charts
@@ -144,7 +144,6 @@ _SHOWN: Mapping[str, object] = {
     "money": format_usd_short,
     "exact": format_usd,
     "counted": format_count,
-    "FORGOTTEN": FORGOTTEN,
     "FORGOTTEN_TASK": FORGOTTEN_TASK,
     "unheeded": get_ignored_message_reason,
     "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
