@@ -14,7 +14,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.attacks.test_attacks_web_pages import store_running_task
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
 from tests.end_to_end.harbour_documents import QUESTION, write_harbour_documents
-from tests.end_to_end.pages_server import PagesServer, make_budget_request, make_plan_request, run_pages_server
+from tests.end_to_end.pages_server import NOON, PagesServer, make_budget_request, make_plan_request, run_pages_server
 from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.end_to_end.test_serve import start_server_process
 from tests.plugins.web.test_partial_reply_stream import open_running_task
@@ -23,6 +23,7 @@ from tests.support.finished_tasks import store_finished_task
 from tests.support.free_ports import find_free_port
 from waystation.agents.partial_replies import PartialReply
 from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
@@ -294,6 +295,50 @@ def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_ke
         pages.rename_task(task, "Which harbours were closed?")
         expect(page.get_by_role("heading", level=1)).to_have_text("Which harbours were closed?")
         expect(page.locator("#news")).to_have_count(0)
+
+
+def test_the_second_of_two_people_reads_who_answered_how_much_and_when_and_the_form_is_gone(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_budget_request(1),)
+        for place in (f"/tasks/{task}", "/inbox"):
+            pages.client.requests = (make_budget_request(1),)
+            page.goto(f"{pages.address}{place}")
+            page.get_by_label("Another amount").fill("30k")
+            page.locator("article.request").get_by_label("Note").fill("go on")
+            answered = {"decision": "approved", "by": "Bob", "granted": Amount(tokens=20_000), "answered_at": NOON}
+            pages.client.requests = (make_budget_request(1).replace(**answered),)
+            page.get_by_role("button", name="Approve").click()
+            said = page.locator("#over")
+            expect(said).to_contain_text(re.compile(r"Bob.* granted writing 20,000 tokens, .*2026"))
+            expect(said).to_contain_text("You had typed Amount: 30k; Note: go on.")
+            expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+            assert find_faults_in_all_layouts(page) == {}
+            expect(said).to_be_visible()
+            page.get_by_role("button", name="Close").click()
+            expect(said).to_have_count(0)
+
+
+def test_an_amount_that_is_typed_is_a_choice_of_its_own_and_one_answer_is_shown(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_budget_request(1).replace(needed=Amount(tokens=242)),)
+        page.goto(f"{pages.address}/tasks/{task}")
+        chosen = page.locator("fieldset.amounts .choose:has(:checked)")
+        expect(chosen).to_have_text("5,000 tokens, as requested")
+        page.get_by_label("Another amount").fill("30k")
+        expect(chosen).to_have_count(1)
+        expect(chosen).to_contain_text("Another amount")
+        assert find_faults_in_all_layouts(page) == {}
+        page.get_by_label("Another amount").fill("")
+        expect(chosen).to_have_text("5,000 tokens, as requested")
+        page.get_by_label("the amount that you type").check()
+        page.get_by_role("button", name="Approve").click()
+        expect(fault_at(page.get_by_label("Another amount"))).to_have_text("Write an amount, like 60k or $0.50.")
+        page.get_by_label("242 tokens, the minimum").check()
+        page.get_by_role("button", name="Approve").click()
+        expect(page.locator("article.request")).to_have_count(0)
+        assert pages.client.granted == Amount(tokens=242)
 
 
 def test_a_form_that_came_back_is_not_renewed_away(settings: Settings) -> None:

@@ -26,7 +26,7 @@ from waystation.kernel.amount import format_amount, format_limit, format_usd, fo
 from waystation.kernel.clock import utc_now
 from waystation.kernel.text import format_count
 from waystation.plugins.exports.page import render_html_body
-from waystation.plugins.web.amounts import build_amount_choices
+from waystation.plugins.web.amounts import build_amount_choices, describe_next_call, describe_task_budget
 from waystation.plugins.web.charts import SpendingChart, build_budget_bar, build_spending_charts
 from waystation.plugins.web.diagrams import (
     BOX_HEIGHT,
@@ -53,7 +53,7 @@ from waystation.tasks.details import (
 )
 from waystation.tasks.events import TaskEvent
 from waystation.tasks.progress import CostBreakdown
-from waystation.tasks.view import PendingApproval, TaskView
+from waystation.tasks.view import ApprovalView, PendingApproval, TaskView
 
 FOLDER = Path(__file__).parent
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -85,15 +85,20 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
             ("if denied", f"{asked.agent} continues without the call, and reads your note"),
             ("not shown", format_hidden_call_hint(one.task_id, asked.agent, asked.action)),
         )
-    rows = [("spent so far", format_amount(asked.spent))]
+    rows = [("spent so far", format_used_amount(asked.spent, asked.limit))]
     if asked.reason:
         rows.append(("why", asked.reason))
     else:
-        rows.append(("minimum", format_minimum_grant(asked)))
+        rows += [("next call", describe_next_call(asked)), ("minimum", format_minimum_grant(asked))]
     if asked.forecast is not None:
         rows.append(("estimate", format_budget_forecast(asked.forecast, asked.requested)))
         rows.append(("if denied", asked.forecast.if_denied))
     return tuple(rows)
+
+
+def build_page_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
+    """Return the rows for a page, which also shows what the task's budget is held for now."""
+    return (("budget of the task", describe_task_budget(one)), *build_approval_rows(one))
 
 
 _NO_QUOTES = str.maketrans(dict.fromkeys('“”„‟«»"', "'"))
@@ -132,7 +137,7 @@ _TEMPLATES = Environment(
 )
 _SHOWN: Mapping[str, object] = {
     "bar": build_budget_bar,
-    "for_what": build_approval_rows,
+    "for_what": build_page_approval_rows,
     "amount_choices": build_amount_choices,
     "answered": partial(format_request_and_answer, over=True),
     "written": partial(json.dumps, ensure_ascii=False, indent=1),
@@ -146,6 +151,7 @@ _SHOWN: Mapping[str, object] = {
     "counted": format_count,
     "FORGOTTEN_TASK": FORGOTTEN_TASK,
     "unheeded": get_ignored_message_reason,
+    "placeholders": lambda report: find_placeholders(str(report)),
     "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
 }
 """Functions for every template."""
@@ -154,6 +160,30 @@ _SHOWN: Mapping[str, object] = {
 def render_template(name: str, /, **shown_there: object) -> str:
     """Render a template with these values."""
     return _TEMPLATES.get_template(name, globals=dict(_SHOWN)).render(**shown_there)
+
+
+class ClosedRequest(NamedTuple):
+    """What became of a request before an answer to it arrived."""
+
+    text: str
+    """Who did what, as a part of a sentence."""
+    at: datetime | None
+
+
+def describe_closed_request(approval: ApprovalView) -> ClosedRequest:
+    """Describe what became of a request that was answered or withdrawn, for a person who answers too late."""
+    by = render_claimed_name(approval.by) if approval.by else "another person"
+    asked = "the plan" if approval.about_plan else f"this request of {approval.agent}"
+    match approval.decision:
+        case "approved" if not approval.granted.is_zero:
+            text = f"{by} granted {approval.agent} {format_amount(approval.granted)}"
+        case "approved" | "denied" as decision:
+            text = f"{by} {decision} {asked}"
+        case "expired":
+            text = f"{asked} was not answered in time"
+        case "pending" | "withdrawn":
+            text = f"{asked} no longer needs an answer"
+    return ClosedRequest(text, approval.answered_at)
 
 
 class LinkBuilder(NamedTuple):

@@ -40,6 +40,16 @@ const show = (page) => {
   main.focus();
 };
 
+// A form whose request is over: what became of it stays in sight, with what was typed, and the page is renewed.
+const close = (form, over) => {
+  form.remove();
+  withoutBar("over");
+  bar("over", "", ...over.childNodes, button("Close", () => withoutBar("over")));
+  localTimes(bars);
+  document.querySelector("#over button").focus();
+  live?.dispatchEvent(new Event("renew"));
+};
+
 const send = async (form, to) => {
   const body = new FormData(form);
   for (const [zone, files] of uploads) if (form.contains(zone)) files.fill(body);
@@ -50,6 +60,7 @@ const send = async (form, to) => {
   const page = new DOMParser().parseFromString(text, "text/html");
   const fresh = page.getElementById(form.id);
   if (answer.ok && !fresh?.matches("[data-back]")) return show(page);
+  if (fresh?.matches("[data-over]")) return close(form, fresh);
   if (fresh) return swap(form, fresh);
   return complain(form, answer.status === 401 ? SIGNED_OUT : page.querySelector(".detail")?.textContent ?? `The server answers ${answer.status}: nothing was changed.`);
 };

@@ -27,11 +27,10 @@ const asTyped = (form) => {
   }
 };
 document.querySelectorAll("form[data-back]").forEach(asTyped);
-// An amount that is typed counts: no suggested one stays chosen next to it.
+// An amount that is typed is chosen; without one, the suggested amount is chosen again.
 const chooseAmount = (field) => {
-  const choices = [...field.form.querySelectorAll("input[name=choice]")];
-  for (const one of choices) one.checked = false;
-  if (!field.value && choices.length) (choices.find((one) => one.defaultChecked) ?? choices[0]).checked = true;
+  const one = field.form.querySelector(field.value ? "input[name=choice][value=other]" : "input[name=choice][data-suggested]");
+  if (one) one.checked = true;
 };
 
 // Lines above everything, which stay in sight.
@@ -219,6 +218,7 @@ const follow = () => {
     next?.focus({ preventScroll: true });
   };
 
+  live?.addEventListener("renew", () => renew(true));
   live?.addEventListener("focusout", () => setTimeout(() => { if (news && !isWriting()) renew(); }));
   // A browser has few connections to a server: pages that nobody looks at leave theirs to others.
   document.addEventListener("visibilitychange", () => {
@@ -273,7 +273,7 @@ const rememberName = (part) => {
 };
 
 document.addEventListener("input", ({ target }) => {
-  if (target.name === "choice") target.form.elements.add.value = "";
+  if (target.name === "choice" && target.value !== "other") target.form.elements.add.value = "";
   if (target.name === "add") chooseAmount(target);
 });
 
