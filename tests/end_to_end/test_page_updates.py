@@ -306,8 +306,11 @@ def test_the_second_of_two_people_reads_who_answered_how_much_and_when_and_the_f
             page.goto(f"{pages.address}{place}")
             page.get_by_label("Another amount").fill("30k")
             page.locator("article.request").get_by_label("Note").fill("go on")
-            answered = {"decision": "approved", "by": "Bob", "granted": Amount(tokens=20_000), "answered_at": NOON}
-            pages.client.requests = (make_budget_request(1).replace(**answered),)
+            pages.client.requests = (
+                make_budget_request(1).replace(
+                    decision="approved", by="Bob", granted=Amount(tokens=20_000), answered_at=NOON
+                ),
+            )
             page.get_by_role("button", name="Approve").click()
             said = page.locator("#over")
             expect(said).to_contain_text(re.compile(r"Bob.* granted writing 20,000 tokens, .*2026"))

@@ -19,13 +19,15 @@ from waystation.agents.agent_run import format_unanswered_call
 from waystation.client import Client
 from waystation.client.exports import ReportWithImprint
 from waystation.client.submission import get_ignored_message_reason
-from waystation.context.audit import build_transcript_view
+from waystation.context.audit import MessageView, build_transcript_view
+from waystation.context.transcript import Text, ToolResult, ToolUse
 from waystation.documents.cited_passages import PassageLine
 from waystation.documents.documents import Document
 from waystation.kernel.amount import format_amount, format_limit, format_usd, format_usd_short, format_used_amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.text import format_count
 from waystation.plugins.exports.page import render_html_body
+from waystation.plugins.web.activity_page import build_work_address
 from waystation.plugins.web.amounts import build_amount_choices, describe_next_call, describe_task_budget
 from waystation.plugins.web.charts import SpendingChart, build_budget_bar, build_spending_charts
 from waystation.plugins.web.diagrams import (
@@ -57,6 +59,9 @@ from waystation.tasks.view import ApprovalView, PendingApproval, TaskView
 
 FOLDER = Path(__file__).parent
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+MAX_LISTED_DOCUMENTS = 10
+"""Maximum number of documents that a page lists without folding them."""
 
 FORGOTTEN_TASK = (
     "The texts of this task were deleted, also its question and its report; what it cost, when it ran and how it ended "
@@ -127,6 +132,25 @@ def format_approval_request(one: PendingApproval) -> str:
     )
 
 
+MAX_GIST_CHARACTERS = 200
+
+
+def describe_message(message: MessageView) -> str:
+    """Describe a message in one line: its words, and which tools it calls or what they answered."""
+    parts: list[str] = []
+    for block in message.blocks:
+        match block:
+            case Text():
+                parts.append(" ".join(block.text.split()))
+            case ToolUse():
+                parts.append(f"calls {block.name}")
+            case ToolResult():
+                parts.append("error" if block.is_error else "result")
+            case _:
+                pass
+    return " · ".join(filter(None, parts))[:MAX_GIST_CHARACTERS]
+
+
 _TEMPLATES = Environment(
     loader=PackageLoader("waystation.plugins.web"),
     autoescape=True,
@@ -152,6 +176,8 @@ _SHOWN: Mapping[str, object] = {
     "FORGOTTEN_TASK": FORGOTTEN_TASK,
     "unheeded": get_ignored_message_reason,
     "placeholders": lambda report: find_placeholders(str(report)),
+    "most_listed": MAX_LISTED_DOCUMENTS,
+    "gist": describe_message,
     "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
 }
 """Functions for every template."""
@@ -221,6 +247,12 @@ class TaskPageView(NamedTuple):
     agents: tuple[str, ...]
     """Agents that have done anything, in the order in which they began."""
     documents: tuple["UsedDocument", ...]
+    has_draft: bool
+    """Whether an agent has noted or delivered anything that a draft would show."""
+    newest: int
+    """Number of the newest event that the page shows."""
+    work: str
+    """Address of the timeline without the longest waits for a person; empty if there are none."""
     progress: str
     """What the task has done and does now, in a sentence; empty if it is over or waits for a person."""
 
@@ -247,6 +279,9 @@ async def build_task_page_view(
         links=LinkBuilder(task_id, kind),
         agents=tuple(dict.fromkeys(one.agent for one in events if one.agent)),
         documents=list_used_documents(await client.list_documents(task_id), exported),
+        has_draft=any(one.kind in {"noted", "delivered"} for one in events),
+        newest=events[-1].number if events else 0,
+        work=build_work_address(task_id, events, until),
         progress=describe_progress(view),
     )
 

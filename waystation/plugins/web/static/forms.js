@@ -4,8 +4,9 @@ const GONE = "The server does not answer, and may not have received this. Your t
 const SIGNED_OUT = "You are signed out: sign in in another tab, then send this again. Your text is still here.";
 
 const complain = (form, words) => {
-  const line = form.querySelector(":scope > .fault") ?? document.createElement("p");
+  const line = form.querySelector(":scope > [role=alert]") ?? document.createElement("p");
   line.className = "fault";
+  line.toggleAttribute("data-unanswered", words === GONE);
   line.tabIndex = -1;
   line.setAttribute("role", "alert");
   line.textContent = words;

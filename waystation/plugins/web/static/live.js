@@ -86,7 +86,9 @@ const follow = () => {
 
   const isWriting = () => fieldsOf(live).some((field) => field === document.activeElement || isTyped(field));
   const hangUp = () => { source?.close(); source = null; };
-  const hear = () => { heard = known = Date.now(); withoutBar("lost"); };
+  const hear = () => { heard = known = Date.now(); withoutBar("lost"); answersAgain(); };
+  // The newest event that a page shows. Without a new one only its clocks differ.
+  const stampOf = (part) => part.dataset.newest ?? part.dataset.after;
   const connect = (after) => {
     hangUp();
     heard = begun = Date.now();
@@ -143,7 +145,7 @@ const follow = () => {
       countWaiting();
       if (shown) clearTimeout(later);
       if (shown || !isWriting()) put(fresh, shown);
-      else tellNews();
+      else if (stampOf(fresh) !== stampOf(live)) tellNews();
     }
     renewed = Date.now();
     took = renewed - since;
@@ -191,6 +193,7 @@ const follow = () => {
     const chosen = live.contains(document.activeElement) ? document.activeElement : null;
     const moved = [...live.querySelectorAll(".wide")].map((one) => one.scrollLeft);
     live.replaceChildren(...fresh.childNodes);
+    for (const name of ["after", "newest"]) if (name in fresh.dataset) live.dataset[name] = fresh.dataset[name];
     showReplies();
     for (const one of live.querySelectorAll("details > summary")) one.parentElement.open ||= opened.includes(one.textContent);
     live.querySelectorAll(".wide").forEach((one, place) => { one.scrollLeft = moved[place] ?? 0; });
@@ -237,6 +240,15 @@ const follow = () => {
   countWaiting();
 };
 
+// A form that met no server says so until one answers.
+const answersAgain = () => {
+  for (const line of document.querySelectorAll("p.fault[data-unanswered]")) {
+    line.removeAttribute("data-unanswered");
+    line.className = "remark";
+    line.textContent = "The server answers again. It may not have received this, and your text is still here: look first, then send it again.";
+  }
+};
+
 // Times are written in UTC by the server, and shown in the reader's zone.
 const localTimes = (part) => {
   for (const time of part.querySelectorAll("time[datetime]")) {
@@ -263,6 +275,17 @@ const enableCopying = (part) => {
     };
   }
 };
+
+// Messages of an agent, which are folded: all of them at once.
+const unfolds = document.querySelector("button[data-unfold]");
+if (unfolds) {
+  unfolds.hidden = false;
+  unfolds.addEventListener("click", () => {
+    const open = unfolds.textContent === "Expand all";
+    for (const one of document.querySelectorAll(".message > details")) one.open = open;
+    unfolds.textContent = open ? "Fold all" : "Expand all";
+  });
+}
 
 // A name that a person has given once, in this browser.
 const rememberName = (part) => {
