@@ -19,11 +19,16 @@ from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.end_to_end.test_serve import start_server_process
 from tests.plugins.web.test_partial_reply_stream import open_running_task
 from tests.support.document_files import make_pdf_file
-from tests.support.finished_tasks import store_finished_task
+from tests.support.finished_tasks import make_task_row, store_finished_task
 from tests.support.free_ports import find_free_port
 from waystation.agents.partial_replies import PartialReply
 from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount
+from waystation.kernel.clock import utc_now
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskPhase, TaskRequest
+from waystation.tasks.view import as_stored
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
@@ -35,6 +40,21 @@ pytestmark = [
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
     return Settings(home=tmp_path / "home", offline=True)
+
+
+async def store_cited_task(settings: Settings, names: list[str], words: str = "One") -> str:
+    """Store a finished task whose report cites each of its documents, and return its id."""
+    settings.home.mkdir(exist_ok=True)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    asked = TaskRequest(question="Which?", session="default", request_id=f"{len(names)}-{len(words)}")
+    row = make_task_row(asked, settings, await store.get_store_id())
+    await store.register_task(row, tuple(SourceDocument(name=name, text="# A\n") for name in names))
+    report = await store.put_text(
+        "# Which?\n\n" + "\n".join(f"- {words} [{name}:1-1]." for name in names), row.ref.scope
+    )
+    await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE).replace(report=report))
+    await store.aclose()
+    return row.ref.task_id
 
 
 @contextmanager
@@ -342,6 +362,60 @@ def test_an_amount_that_is_typed_is_a_choice_of_its_own_and_one_answer_is_shown(
         page.get_by_role("button", name="Approve").click()
         expect(page.locator("article.request")).to_have_count(0)
         assert pages.client.granted == Amount(tokens=242)
+
+
+def test_after_the_server_was_gone_only_what_changed_is_news_and_the_form_says_that_it_answers_again(
+    settings: Settings,
+) -> None:
+    task, port = asyncio.run(store_running_task(settings)), find_free_port()
+    with launch_browser() as started:
+        page = started.new_page()
+        with run_pages_server(settings, port) as pages:
+            page.goto(pages.sign_in_url)
+            page.goto(f"{pages.address}/tasks/{task}")
+            page.get_by_label("Message to its agents").fill("Mind the silt")
+            page.locator("#message").get_by_label("Your name").fill("Ada")
+        expect(page.locator("#lost")).to_contain_text("The server does not answer")
+        page.get_by_role("button", name="Send").click()
+        unanswered = page.locator("#message > [role=alert]")
+        expect(unanswered).to_contain_text("may not have received this")
+        with run_pages_server(settings, port) as pages:
+            expect(page.locator("#lost")).to_have_count(0)
+            expect(unanswered).to_contain_text("The server answers again")
+            expect(unanswered).not_to_have_class("fault")
+            page.wait_for_timeout(2_000)
+            expect(page.locator("#news")).to_have_count(0)
+            assert find_faults_in_all_layouts(page) == {}
+            pages.rename_task(task, "Which harbours are closed?")
+            expect(page.locator("#news")).to_contain_text("This task has changed")
+
+
+def test_the_page_of_a_finished_task_folds_its_documents_and_has_its_buttons_on_one_line(settings: Settings) -> None:
+    names = [f"{number}.md" for number in range(12)]
+    tasks = [asyncio.run(store_cited_task(settings, names[:count])) for count in (3, 12)]
+    with opened(settings) as (pages, page):
+        for task, is_open in zip(tasks, (True, False), strict=True):
+            page.goto(f"{pages.address}/tasks/{task}")
+            page.set_viewport_size({"width": 1280, "height": 900})
+            expect(page.get_by_role("heading", name="Sources", exact=True)).to_have_count(1)
+            expect(page.get_by_role("heading", name="Documents", exact=True)).to_have_count(1)
+            cited = page.locator("#documents details", has_text="cited 1 time")
+            expect(cited).to_have_js_property("open", is_open)
+            assert len({round(one.bounding_box()["y"]) for one in page.locator(".toolbar > *").all()}) == 1  # pyright: ignore[reportOptionalSubscript]
+            expect(page.locator(".toolbar .go")).to_have_text("Read next to its sources")
+            assert find_faults_in_all_layouts(page) == {}
+
+
+def test_what_placeholders_are_is_said_where_a_report_has_some(settings: Settings) -> None:
+    plain, replaced = (
+        asyncio.run(store_cited_task(settings, ["a.md"], words)) for words in ("One", "Ask <EMAIL_2c7b858b59c2>")
+    )
+    with opened(settings) as (pages, page):
+        for path in (f"/tasks/{replaced}", f"/tasks/{replaced}/report"):
+            page.goto(f"{pages.address}{path}")
+            expect(page.get_by_text("Agents see placeholders such as <EMAIL_2c7b858b59c2>")).to_be_visible()
+        page.goto(f"{pages.address}/tasks/{plain}")
+        expect(page.get_by_text("Agents see placeholders")).to_have_count(0)
 
 
 def test_a_form_that_came_back_is_not_renewed_away(settings: Settings) -> None:

@@ -25,7 +25,7 @@ from waystation.tasks.details import format_time_span
 from waystation.tasks.events import TaskEvent
 
 EVENTS_A_PAGE = 200
-MAX_REFERENCE_CHARACTERS = 24
+MAX_REFERENCE_CHARACTERS = 16
 MIN_RANGE = timedelta(seconds=1)
 """The shortest time range that a zoom link leads to."""
 TIMELINE_ID = "timeline"

@@ -4,6 +4,7 @@ Text of documents, models and people is escaped by the templates, and control ch
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -136,18 +137,14 @@ MAX_GIST_CHARACTERS = 200
 
 
 def describe_message(message: MessageView) -> str:
-    """Describe a message in one line: its words, and which tools it calls or what they answered."""
-    parts: list[str] = []
-    for block in message.blocks:
-        match block:
-            case Text():
-                parts.append(" ".join(block.text.split()))
-            case ToolUse():
-                parts.append(f"calls {block.name}")
-            case ToolResult():
-                parts.append("error" if block.is_error else "result")
-            case _:
-                pass
+    """Describe a message in one line: its words, the tools that it calls, and how many results it brings."""
+    said = [" ".join(block.text.split()) for block in message.blocks if isinstance(block, Text)]
+    called = Counter(block.name for block in message.blocks if isinstance(block, ToolUse))
+    results = [block for block in message.blocks if isinstance(block, ToolResult)]
+    errors = sum(block.is_error for block in results)
+    parts = [*said, *(f"calls {name}{f' {count} times' if count > 1 else ''}" for name, count in called.items())]
+    parts += [format_count(len(results) - errors, "result")] if len(results) > errors else []
+    parts += [format_count(errors, "error")] if errors else []
     return " · ".join(filter(None, parts))[:MAX_GIST_CHARACTERS]
 
 

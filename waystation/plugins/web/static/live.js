@@ -282,7 +282,7 @@ if (unfolds) {
   unfolds.hidden = false;
   unfolds.addEventListener("click", () => {
     const open = unfolds.textContent === "Expand all";
-    for (const one of document.querySelectorAll(".message > details")) one.open = open;
+    for (const one of document.querySelectorAll(".message > details:has(> .line)")) one.open = open;
     unfolds.textContent = open ? "Fold all" : "Expand all";
   });
 }
