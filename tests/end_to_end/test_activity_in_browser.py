@@ -110,7 +110,7 @@ def test_messages_of_an_agent_are_one_line_each_and_opened_by_a_click_or_by_a_li
         expect(opened).to_have_count(1)
         expect(folded.last).to_have_attribute("open", "")
         assert find_faults_in_all_layouts(page) == {}
-        heights = [round(one.bounding_box()["height"]) for one in folded.all()[:-1]]  # pyright: ignore[reportOptionalSubscript]
+        heights: list[float] = folded.evaluate_all("(all) => all.slice(0, -1).map((one) => one.offsetHeight)")
         assert max(heights) < 40, "narrow and wide, each is one line"
         folded.first.locator("summary.line").click()
         expect(opened).to_have_count(2)

@@ -133,6 +133,11 @@ def format_approval_request(one: PendingApproval) -> str:
     )
 
 
+def find_placeholders(page: str) -> tuple[str, ...]:
+    """Return the placeholders on a page, each once."""
+    return tuple(dict.fromkeys(PLACEHOLDER_PATTERN.findall(unescape(str(page)))))
+
+
 MAX_GIST_CHARACTERS = 200
 
 
@@ -172,7 +177,7 @@ _SHOWN: Mapping[str, object] = {
     "counted": format_count,
     "FORGOTTEN_TASK": FORGOTTEN_TASK,
     "unheeded": get_ignored_message_reason,
-    "placeholders": lambda report: find_placeholders(str(report)),
+    "placeholders": find_placeholders,
     "most_listed": MAX_LISTED_DOCUMENTS,
     "gist": describe_message,
     "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
@@ -379,11 +384,6 @@ async def render_run_file(client: Client, task_id: str) -> str:
             waiting=(),
         )
     )
-
-
-def find_placeholders(page: str) -> tuple[str, ...]:
-    """Return the placeholders on a page, each once."""
-    return tuple(dict.fromkeys(PLACEHOLDER_PATTERN.findall(unescape(page))))
 
 
 def restore_originals(page: str, originals: Mapping[str, str]) -> str:
