@@ -13,12 +13,15 @@ import pytest
 
 from tests.attacks.test_attacks_web_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, store_running_task
 from tests.support.finished_tasks import store_finished_task
+from tests.support.store_values import make_note
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
+from waystation.kernel.clock import utc_now
 from waystation.planning.plan import build_standard_plan
 from waystation.plugins.web.app import ServerDeps, create_app
 from waystation.plugins.web.event_feed import EventFeed
+from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.progress import build_waiting_step
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import ReportView, StepView, TaskView
@@ -99,12 +102,21 @@ async def test_a_report_and_a_draft_are_had_as_pdf_and_docx_under_a_name(setting
     assert (none.status_code, missing.status_code) == (422, 400)
 
 
+async def store_note(settings: Settings, task_id: str) -> None:
+    store = await SqlStore.open(settings.database_url, utc_now)
+    run_id = f"{task_id}/research"
+    await store.add_note(await store.acquire_fence(run_id), task_id, make_note("note-1", run_id))
+    await store.aclose()
+
+
 async def test_the_page_of_a_task_leads_to_its_draft_while_it_works_and_to_files_of_its_report(
     settings: Settings,
 ) -> None:
     ended = await store_finished_task(settings)
     running = await store_running_task(settings)
     async with drafting(settings) as (_, asking):
+        nothing_yet = (await asking.get(f"/tasks/{running}")).text
+        await store_note(settings, running)
         over, working = [(await asking.get(f"/tasks/{one}")).text for one in (ended, running)]
         draft = await asking.get(f"/tasks/{running}/draft")
     links = {
@@ -112,7 +124,11 @@ async def test_the_page_of_a_task_leads_to_its_draft_while_it_works_and_to_files
         for form in ("pdf", "docx", "bibtex", "ris")
     }
     assert all(links.values()), links
-    assert (f'href="/tasks/{running}/draft"' in working, "/draft" in over) == (True, False)
+    assert ["/draft" in nothing_yet, f'href="/tasks/{running}/draft"' in working, "/draft" in over] == [
+        False,
+        True,
+        False,
+    ]
     assert (draft.status_code, "One was closed." in draft.text) == (200, True)
     leads = re.findall(r'href="(/v1/tasks/[^"]+/draft[^"]*)"', draft.text)
     wanted = ("?form=pdf", "?form=docx", "?form=markdown", "?form=html", "", "?form=bibtex", "?form=ris")

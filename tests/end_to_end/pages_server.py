@@ -103,6 +103,8 @@ class StubTaskClient(Client):
     reviewed: Plan | None = None
     stub_schedules: StubSchedules | None = None
     forgotten: tuple[str, bool] | None = None
+    granted: Amount | None = None
+    """The amount of the newest approval; None: what was requested."""
 
     async def forget_session(self, session: str, *, everything: bool) -> ForgetResult:
         """See base class: running tasks stay."""
@@ -185,6 +187,9 @@ class StubTaskClient(Client):
                 "which leaves 50,000 tokens for grants"
             )
             return AnswerResult(outcome="refused", reason=reason)
+        if any(one.request_id == request_id and one.decision != "pending" for one in self.requests):
+            return AnswerResult(outcome="refused", reason=f"the request {request_id} was already approved")
+        self.granted = amount
         self.requests = tuple(one for one in self.requests if one.request_id != request_id)
         return AnswerResult(outcome="approved", reason="")
 

@@ -95,3 +95,32 @@ def test_activity_is_filtered_zoomed_by_keys_and_mouse_and_linked(settings: Sett
         page.reload()
         expect(page.locator("article:target")).to_be_in_viewport()
         assert faults == []
+
+
+def test_messages_of_an_agent_are_one_line_each_and_opened_by_a_click_or_by_a_link(settings: Settings) -> None:
+    task = asyncio.run(store_busy_task(settings))
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        page.goto(pages.sign_in_url)
+        page.goto(f"{pages.address}/tasks/{task}/agents/{AGENT}")
+        folded = page.locator(".message > details:has(> .line)")
+        opened = page.locator(".message > details[open]:has(> .line)")
+        count = folded.count()
+        assert count > 2
+        expect(opened).to_have_count(1)
+        expect(folded.last).to_have_attribute("open", "")
+        assert find_faults_in_all_layouts(page) == {}
+        heights: list[float] = folded.evaluate_all("(all) => all.slice(0, -1).map((one) => one.offsetHeight)")
+        assert max(heights) < 40, "narrow and wide, each is one line"
+        folded.first.locator("summary.line").click()
+        expect(opened).to_have_count(2)
+        page.get_by_role("button", name="Expand all").click()
+        expect(opened).to_have_count(count)
+        assert find_faults_in_all_layouts(page) == {}
+        page.get_by_role("button", name="Fold all").click()
+        expect(opened).to_have_count(0)
+        place = folded.nth(1).locator(".body").get_attribute("id")
+        page.goto(f"{pages.address}/tasks/{task}")
+        page.goto(f"{pages.address}/tasks/{task}/agents/{AGENT}#{place}")
+        expect(folded.nth(1)).to_have_attribute("open", "")
+        expect(page.locator(":target")).to_be_in_viewport()

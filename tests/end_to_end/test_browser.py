@@ -160,6 +160,7 @@ def test_a_person_hands_in_watches_approves_reads_rewinds_and_exports_while_the_
             assert "Harbour Nordvik" in cited.first.inner_text()
 
             page.goto(f"{task}/agents/writing")
+            page.get_by_role("button", name="Expand all").click()
             page.locator("article.message.assistant").first.get_by_text("rewind to here").click()
             page.locator("article.message.assistant").first.get_by_role("button", name="Yes").click()
             page.wait_for_url(task)

@@ -14,15 +14,21 @@ from playwright.sync_api import Locator, Page, Route, expect
 from tests.attacks.test_attacks_web_pages import store_running_task
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
 from tests.end_to_end.harbour_documents import QUESTION, write_harbour_documents
-from tests.end_to_end.pages_server import PagesServer, make_budget_request, make_plan_request, run_pages_server
+from tests.end_to_end.pages_server import NOON, PagesServer, make_budget_request, make_plan_request, run_pages_server
 from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.end_to_end.test_serve import start_server_process
 from tests.plugins.web.test_partial_reply_stream import open_running_task
 from tests.support.document_files import make_pdf_file
-from tests.support.finished_tasks import store_finished_task
+from tests.support.finished_tasks import make_task_row, store_finished_task
 from tests.support.free_ports import find_free_port
 from waystation.agents.partial_replies import PartialReply
 from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Amount
+from waystation.kernel.clock import utc_now
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskPhase, TaskRequest
+from waystation.tasks.view import as_stored
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
@@ -34,6 +40,21 @@ pytestmark = [
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
     return Settings(home=tmp_path / "home", offline=True)
+
+
+async def store_cited_task(settings: Settings, names: list[str], words: str = "One") -> str:
+    """Store a finished task whose report cites each of its documents, and return its id."""
+    settings.home.mkdir(exist_ok=True)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    asked = TaskRequest(question="Which?", session="default", request_id=f"{len(names)}-{len(words)}")
+    row = make_task_row(asked, settings, await store.get_store_id())
+    await store.register_task(row, tuple(SourceDocument(name=name, text="# A\n") for name in names))
+    report = await store.put_text(
+        "# Which?\n\n" + "\n".join(f"- {words} [{name}:1-1]." for name in names), row.ref.scope
+    )
+    await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE).replace(report=report))
+    await store.aclose()
+    return row.ref.task_id
 
 
 @contextmanager
@@ -442,6 +463,108 @@ def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_ke
         pages.rename_task(task, "Which harbours were closed?")
         expect(page.get_by_role("heading", level=1)).to_have_text("Which harbours were closed?")
         expect(page.locator("#news")).to_have_count(0)
+
+
+def test_the_second_of_two_people_reads_who_answered_how_much_and_when_and_the_form_is_gone(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_budget_request(1),)
+        for place in (f"/tasks/{task}", "/inbox"):
+            pages.client.requests = (make_budget_request(1),)
+            page.goto(f"{pages.address}{place}")
+            page.get_by_label("Another amount").fill("30k")
+            page.locator("article.request").get_by_label("Note").fill("go on")
+            pages.client.requests = (
+                make_budget_request(1).replace(
+                    decision="approved", by="Bob", granted=Amount(tokens=20_000), answered_at=NOON
+                ),
+            )
+            page.get_by_role("button", name="Approve").click()
+            said = page.locator("#over")
+            expect(said).to_contain_text(re.compile(r"Bob.* granted writing 20,000 tokens, .*2026"))
+            expect(said).to_contain_text("You had typed Amount: 30k; Note: go on.")
+            expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+            assert find_faults_in_all_layouts(page) == {}
+            expect(said).to_be_visible()
+            page.get_by_role("button", name="Close").click()
+            expect(said).to_have_count(0)
+
+
+def test_an_amount_that_is_typed_is_a_choice_of_its_own_and_one_answer_is_shown(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_budget_request(1).replace(needed=Amount(tokens=242)),)
+        page.goto(f"{pages.address}/tasks/{task}")
+        chosen = page.locator("fieldset.amounts .choose:has(:checked)")
+        expect(chosen).to_have_text("5,000 tokens, as requested")
+        page.get_by_label("Another amount").fill("30k")
+        expect(chosen).to_have_count(1)
+        expect(chosen).to_contain_text("Another amount")
+        assert find_faults_in_all_layouts(page) == {}
+        page.get_by_label("Another amount").fill("")
+        expect(chosen).to_have_text("5,000 tokens, as requested")
+        page.get_by_label("the amount that you type").check()
+        page.get_by_role("button", name="Approve").click()
+        expect(fault_at(page.get_by_label("Another amount"))).to_have_text("Write an amount, like 60k or $0.50.")
+        page.get_by_label("242 tokens, the minimum").check()
+        page.get_by_role("button", name="Approve").click()
+        expect(page.locator("article.request")).to_have_count(0)
+        assert pages.client.granted == Amount(tokens=242)
+
+
+def test_after_the_server_was_gone_only_what_changed_is_news_and_the_form_says_that_it_answers_again(
+    settings: Settings,
+) -> None:
+    task, port = asyncio.run(store_running_task(settings)), find_free_port()
+    with launch_browser() as started:
+        page = started.new_page()
+        with run_pages_server(settings, port) as pages:
+            page.goto(pages.sign_in_url)
+            page.goto(f"{pages.address}/tasks/{task}")
+            page.get_by_label("Message to its agents").fill("Mind the silt")
+            page.locator("#message").get_by_label("Your name").fill("Ada")
+        expect(page.locator("#lost")).to_contain_text("The server does not answer")
+        page.get_by_role("button", name="Send").click()
+        unanswered = page.locator("#message > [role=alert]")
+        expect(unanswered).to_contain_text("may not have received this")
+        with run_pages_server(settings, port) as pages:
+            expect(page.locator("#lost")).to_have_count(0)
+            expect(unanswered).to_contain_text("The server answers again")
+            expect(unanswered).not_to_have_class("fault")
+            page.wait_for_timeout(2_000)
+            expect(page.locator("#news")).to_have_count(0)
+            assert find_faults_in_all_layouts(page) == {}
+            pages.rename_task(task, "Which harbours are closed?")
+            expect(page.locator("#news")).to_contain_text("This task has changed")
+
+
+def test_the_page_of_a_finished_task_folds_its_documents_and_has_its_buttons_on_one_line(settings: Settings) -> None:
+    names = [f"{number}.md" for number in range(12)]
+    tasks = [asyncio.run(store_cited_task(settings, names[:count])) for count in (3, 12)]
+    with opened(settings) as (pages, page):
+        for task, is_open in zip(tasks, (True, False), strict=True):
+            page.goto(f"{pages.address}/tasks/{task}")
+            page.set_viewport_size({"width": 1280, "height": 900})
+            expect(page.get_by_role("heading", name="Sources", exact=True)).to_have_count(1)
+            expect(page.get_by_role("heading", name="Documents", exact=True)).to_have_count(1)
+            cited = page.locator("#documents details", has_text="cited 1 time")
+            expect(cited).to_have_js_property("open", is_open)
+            tops: list[float] = page.locator(".toolbar > *").evaluate_all("(all) => all.map((one) => one.offsetTop)")
+            assert len(set(tops)) == 1
+            expect(page.locator(".toolbar .go")).to_have_text("Read next to its sources")
+            assert find_faults_in_all_layouts(page) == {}
+
+
+def test_what_placeholders_are_is_said_where_a_report_has_some(settings: Settings) -> None:
+    plain, replaced = (
+        asyncio.run(store_cited_task(settings, ["a.md"], words)) for words in ("One", "Ask <EMAIL_2c7b858b59c2>")
+    )
+    with opened(settings) as (pages, page):
+        for path in (f"/tasks/{replaced}", f"/tasks/{replaced}/report"):
+            page.goto(f"{pages.address}{path}")
+            expect(page.get_by_text("Agents see placeholders such as <EMAIL_2c7b858b59c2>")).to_be_visible()
+        page.goto(f"{pages.address}/tasks/{plain}")
+        expect(page.get_by_text("Agents see placeholders")).to_have_count(0)
 
 
 def test_a_form_that_came_back_is_not_renewed_away(settings: Settings) -> None:

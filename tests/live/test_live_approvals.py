@@ -169,7 +169,7 @@ async def test_a_malformed_approval_is_refused_where_people_see_it_and_the_task_
     assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
     kept = {(entry.reason, entry.at) for entry in trail if isinstance(entry, RejectedMessage)}
     assert kept == {(refusal.reason, refusal.at) for refusal in refusals}
-    assert "`approve_budget` had no effect: tokens: it should be more than 0" in report
+    assert "had no effect" not in report, "a reader of the report cannot do anything about it"
 
 
 @pytest.mark.parametrize("signal", [APPROVE_BUDGET, DENY_BUDGET])

@@ -86,7 +86,6 @@ def test_words_of_others_are_no_markdown_of_the_report() -> None:
     progress = PAUSED.replace(
         steps=(partial.replace(state="partial", reason=link), *others),
         approvals=(approval.replace(by=link, note=link),),
-        rejected_messages=(PAUSED.rejected_messages[0].replace(reason=link),),
         notes=(link,),
     )
     for draft in (DRAFT, ReportDraft()):
@@ -94,7 +93,7 @@ def test_words_of_others_are_no_markdown_of_the_report() -> None:
         report = render_report(whole, render_written_part(whole), ReportAppendix(checked=2))
         assert "[paid]" not in report
         assert "<img" not in report
-        assert report.count("(paid)(https://evil.example) ‹img src=x›") == 6
+        assert report.count("(paid)(https://evil.example) ‹img src=x›") == 5
 
 
 def test_a_finished_report_and_how_it_came_about() -> None:
@@ -133,7 +132,6 @@ Whether the report answers the question was not judged.
 - research-1 asked for 20,000 tokens; 15,000 tokens approved by Ada (name not verified): go on
 - research-1 asked for 20,000 tokens; denied by Ada (name not verified)
 - research-2 asked for 30,000 tokens after 7 calls; no one answered
-- The message `approve_budget` had no effect: tokens: Input should be greater than 0
 - Memory did not answer a search; the agent continued without it.
 
 ## Not used

@@ -1,12 +1,12 @@
 """Loads what the agents of a task did."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from waystation.context.transcript import Transcript
 from waystation.kernel.text import FORGOTTEN
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.activity import ActivityFilter, ActivityView, build_activity_view
-from waystation.tasks.events import TaskEvent
+from waystation.tasks.events import EventPage, TaskEvent
 from waystation.tasks.task import TaskRow, build_reader_scope
 from waystation.tasks.view import TaskView
 
@@ -41,12 +41,21 @@ async def load_activity(
     return build_activity_view(known, transcripts, view.compactions, wanted)
 
 
-async def _list_events(store: SqlStore, row: TaskRow) -> list[TaskEvent]:
-    found: list[TaskEvent] = []
-    reader = build_reader_scope(row.request.tenant)
+async def read_events_to_end(
+    read_page: Callable[[int, int], Awaitable[EventPage]], known: Sequence[TaskEvent] = ()
+) -> list[TaskEvent]:
+    """Return all events of a task, in order: those that are `known`, and what the store has after them.
+
+    `read_page`: reads the events after a number, up to so many.
+    """
+    found = list(known)
     while True:
-        after = found[-1].number if found else 0
-        page = await store.list_events(reader, after, EVENTS_AT_ONCE, row.ref.task_id)
+        page = await read_page(found[-1].number if found else 0, EVENTS_AT_ONCE)
         found.extend(page.events)
         if len(page.events) < EVENTS_AT_ONCE:
             return found
+
+
+async def _list_events(store: SqlStore, row: TaskRow) -> list[TaskEvent]:
+    reader = build_reader_scope(row.request.tenant)
+    return await read_events_to_end(lambda after, count: store.list_events(reader, after, count, row.ref.task_id))

@@ -531,10 +531,6 @@ def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
     ]
     updates = (update for update in task.document_updates if update.stored)
     lines += [f"- The documents were updated while the task ran: {update.text}" for update in updates]
-    lines += [
-        f"- The message `{rejected.signal}` had no effect: {neutralize_markdown(rejected.reason)}"
-        for rejected in task.rejected_messages
-    ]
     lines += [f"- {neutralize_markdown(note)}" for note in task.notes]
     return "\n".join(lines)
 

@@ -30,7 +30,7 @@ from waystation.documents.cited_sentences import CitedSentence
 from waystation.documents.documents import DocumentsUpdate, SkippedItem
 from waystation.documents.procedures import ProcedureSource
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
-from waystation.kernel.text import format_count
+from waystation.kernel.text import FORGOTTEN, format_count
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.ports import Embedder, Memory
@@ -749,6 +749,11 @@ class TaskView(Value):
     def over(self) -> bool:
         """Whether the task has ended."""
         return self.phase.over
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether its texts were deleted: only numbers, times and references remain."""
+        return self.title == FORGOTTEN
 
     @property
     def shown_report(self) -> ReportVersionView | None:

@@ -303,6 +303,20 @@ async def test_its_sentences_are_supported_by_the_lines_that_they_cite(
     assert SupportVerdict.NOT_SUPPORTED not in list_sentence_verdicts(team, "\n\n".join(submitted))
 
 
+async def test_a_document_that_writes_it_otherwise_is_not_counted_for_words_that_it_cannot_be_cited_for(
+    model: ChatModel,
+) -> None:
+    texts = {key: text for number in range(5) for key, text in package(f"a{number}", "License: BSD-3-Clause").items()}
+    texts |= package("b1", "License: BSD 3 Clause") | package("c1", "License: PSF-2.0")
+    team = OfflinePlanRunner(model, InMemoryTask(texts))
+    await team.run_task("Which licences do these packages carry?")
+    head, _, rest = written(team).partition("\n\n## ")
+    cited = " ".join(f"[a{number}.md:3-3]" for number in range(5))
+    assert f'- 5 of 7 quoted documents say this. "BSD-3-Clause" {cited}\n' in head
+    assert "Direct evidence" not in head
+    assert rest.startswith("Direct evidence\n")
+
+
 async def test_what_most_documents_say_is_counted_once_on_top(model: ChatModel) -> None:
     texts = {key: text for number in range(5) for key, text in package(f"a{number}", "License: MIT").items()}
     texts |= package("b1", "Classifier: License :: OSI Approved :: MIT License") | package("c1", "License: PSF-2.0")
@@ -313,9 +327,7 @@ async def test_what_most_documents_say_is_counted_once_on_top(model: ChatModel) 
     assert head == snapshot("""\
 In the sections below: 7 quotations from 7 documents.
 
-**Which licences do these packages carry**
-
-- 6 of 7 quoted documents say this. "MIT" [a0.md:3-3] [a1.md:3-3] [a2.md:3-3] [a3.md:3-3] [a4.md:3-3]
+- 6 of 7 quoted documents say this (5 cited here). "MIT" [a0.md:3-3] [a1.md:3-3] [a2.md:3-3] [a3.md:3-3] [a4.md:3-3]
 - **c1**: "PSF-2.0" [c1.md:3-3]\
 """)
     assert rest == snapshot("""\

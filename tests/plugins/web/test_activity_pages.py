@@ -18,6 +18,9 @@ from waystation.plugins.web.activity_page import (
     ActivityPageView,
     ActivitySelection,
     build_activity_page_view,
+    build_event_row,
+    build_work_address,
+    find_work,
     format_duration,
 )
 from waystation.plugins.web.diagrams import LEFT, RIGHT, WIDTH, TimeAxis, build_timeline, format_time_offset
@@ -188,3 +191,30 @@ async def test_the_same_over_http(settings: Settings) -> None:
     assert (part["event_count"], [one["reference"] for one in part["events"]]) == (7, ["m2", "m3"])
     assert {one["tool"]: one["calls"] for one in late["tools"]} == {"read_document": 1, "search_documents": 1}
     assert (wrong.status_code, unknown.status_code) == (422, 404)
+
+
+def test_the_work_is_the_busiest_range_between_long_waits_for_a_person() -> None:
+    answered = happened(100, "answered", reference="e1", detail="approved")
+    later = [happened(101, "called", reference="turn-3"), happened(102, "replied", reference="m6")]
+    ended = [*WORK, answered, *later]
+    assert find_work(ended, None) == TimeAxis(WORK[0].at, WORK[-1].at)
+    busier = [*ended, *(happened(number, "noted", reference=f"note-{number}") for number in range(103, 120))]
+    assert find_work(busier, None) == TimeAxis(answered.at, busier[-1].at)
+    until = "until=2026-11-21T12:01:20%2B00:00#timeline"
+    assert addresses(show(ended))["work"] == f"/tasks/task-1/activity?{until}"
+    assert build_work_address("task-1", ended, None).replace("%3A", ":").endswith(f"&{until}")
+
+
+def test_without_a_long_wait_and_while_another_agent_calls_its_model_nothing_is_idle() -> None:
+    assert find_work(WORK, None) is None
+    assert find_work(WORK, WORK[-1].at + seconds(5)) is None
+    assert find_work(WORK, WORK[-1].at + seconds(500)) == TimeAxis(WORK[0].at, WORK[-1].at), "it still waits"
+    calling = [*WORK[:-1], happened(9, "called", "research-2", reference="turn-1"), WORK[-1].replace(number=10)]
+    assert find_work([*calling, happened(100, "replied", "research-2", reference="m2")], None) is None
+    assert build_work_address("task-1", (), None) == ""
+
+
+def test_what_an_event_is_about_is_named_without_the_ids_of_its_task_and_agent() -> None:
+    note = happened(1, "noted", reference="task-1/research-1/note-3")
+    assert build_event_row(note, NOON).about == "note-3"
+    assert build_event_row(note.replace(reference="a" * 40), NOON).about == f"{'a' * 16}…"

@@ -1,13 +1,24 @@
 """Amounts that the pages suggest, and what they say of earlier tasks and of a running one."""
 
-from tests.support.view_values import PAUSED_VIEW, PENDING_APPROVAL, PENDING_APPROVAL_FORECAST
+from tests.support.view_values import (
+    PAUSED_PROGRESS_IN_DOLLARS,
+    PAUSED_VIEW,
+    PENDING_APPROVAL,
+    PENDING_APPROVAL_FORECAST,
+)
 from waystation.kernel.amount import Amount, Limit
-from waystation.plugins.web.amounts import build_amount_choices, describe_earlier_spending, format_written_amount
+from waystation.plugins.web.amounts import (
+    build_amount_choices,
+    describe_earlier_spending,
+    describe_next_call,
+    describe_task_budget,
+    format_written_amount,
+)
 from waystation.plugins.web.task_page import describe_progress
 from waystation.plugins.web.upload_checks import classify_reason
 from waystation.tasks.details import parse_grant
 from waystation.tasks.task import ApprovalRequest, TaskPhase
-from waystation.tasks.view import ApprovalView, TaskBudgetView, TaskView
+from waystation.tasks.view import ApprovalView, TaskBudgetView, TaskView, list_pending_approvals
 
 
 def choose(request: ApprovalRequest) -> dict[str, str]:
@@ -28,8 +39,40 @@ def test_a_person_chooses_between_what_was_asked_for_the_minimum_and_what_finish
     }
 
 
-def test_a_minimum_that_would_be_refused_as_a_forgotten_unit_is_not_suggested() -> None:
-    assert list(choose(PENDING_APPROVAL)) == ["30,000 tokens, as requested"]
+def test_a_minimum_of_few_tokens_is_a_choice_that_is_not_questioned_for_its_unit() -> None:
+    choices = choose(PENDING_APPROVAL)
+    assert list(choices) == ["30,000 tokens, as requested", "900 tokens, the minimum"]
+    assert parse_grant(choices["900 tokens, the minimum"]) == PENDING_APPROVAL.needed
+
+
+def test_what_finishes_the_task_is_suggested_if_it_is_known() -> None:
+    def suggested(request: ApprovalRequest) -> list[str]:
+        return [one.words for one in build_amount_choices(ApprovalView.from_request(request)) if one.is_suggested]
+
+    forecast = PENDING_APPROVAL_FORECAST.replace(cost_to_finish=Amount(tokens=61_400))
+    assert suggested(PENDING_APPROVAL.replace(forecast=forecast)) == ["about 61,000 tokens, to finish the task"]
+    assert suggested(PENDING_APPROVAL) == ["30,000 tokens, as requested"]
+
+
+def test_a_paused_budget_is_explained_by_figures_that_add_up() -> None:
+    (one,) = list_pending_approvals(PAUSED_VIEW)
+    assert describe_task_budget(one) == (
+        "200,000 tokens: 41,200 tokens spent, 60,000 tokens kept for 2 later steps, "
+        "98,300 tokens kept for other agents and reviews, 500 tokens left for research-1"
+    )
+    assert describe_next_call(one.approval) == (
+        "may cost up to 1,400 tokens, with its whole input and a short reply: 900 tokens more than research-1 has "
+        "left, so it is not made"
+    )
+    (priced,) = list_pending_approvals(TaskView.from_progress(PAUSED_PROGRESS_IN_DOLLARS))
+    assert describe_next_call(priced.approval).startswith("may cost up to $0.062345, ")
+    assert describe_task_budget(priced) == (
+        "$2.00: $0.70 spent, $1.00 kept for 2 later steps, $0.25 kept for other agents and reviews, "
+        "$0.05 left for research-1"
+    )
+    halted = one.replace(approval=one.approval.replace(reason="the key is not known"))
+    assert (describe_task_budget(halted), describe_next_call(halted.approval)) == ("", "")
+    assert describe_task_budget(one.replace(task_budget=None)) == ""
 
 
 def test_an_amount_over_the_ceiling_or_under_the_requested_one_is_not_suggested_for_finishing() -> None:
@@ -41,7 +84,13 @@ def test_an_amount_over_the_ceiling_or_under_the_requested_one_is_not_suggested_
 
 
 def test_a_suggested_amount_can_be_read_back() -> None:
-    for amount in (Amount(tokens=61_000), Amount(micro_usd=1_250_000), Amount(tokens=5_000, micro_usd=1_234_500_000)):
+    for amount in (
+        Amount(tokens=61_000),
+        Amount(tokens=1_999),
+        Amount(tokens=1),
+        Amount(micro_usd=1_250_000),
+        Amount(tokens=5_000, micro_usd=1_234_500_000),
+    ):
         assert parse_grant(format_written_amount(amount)) == amount
 
 

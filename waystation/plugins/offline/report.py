@@ -379,10 +379,15 @@ def _summary(view: AgentRequestView, kept: set[str]) -> Iterator[str]:
         quotations, sources = format_count(len(claims), "quotation"), format_count(len(documents), "document")
         yield f"In the sections below: {quotations} from {sources}."
     concluded = [one for need in _summarised(view) for one in _handed_in(view, need.step).select("conclusion")]
-    for topic, entries in _by_topic(concluded).items():
-        if topic == EXCEPTIONS_TITLE or not any(_QUOTED in entry.text for entry in entries):
-            continue  # its section already says everything
-        yield f"\n**{topic or CONCLUSIONS}**\n"
+    topics = {
+        topic: entries
+        for topic, entries in _by_topic(concluded).items()
+        # The section of any other topic already says everything.
+        if topic != EXCEPTIONS_TITLE and any(_QUOTED in entry.text for entry in entries)
+    }
+    for topic, entries in topics.items():
+        # A single topic needs no heading, which its section below has, too.
+        yield f"\n**{topic or CONCLUSIONS}**\n" if len(topics) > 1 else ""
         yield from (_bullet(entry, extract_query_terms(topic)) for entry in entries)
     if unwritten := [heading for need in found if (heading := _heading(view, need)) not in kept]:
         yield f"\nNot written: {', '.join(unwritten)}."
@@ -450,15 +455,16 @@ def _conclusions(
     counts = sum(map(len, shared)) * 2 >= len(claims) > _FEW
     for group in shared[:MAX_GROUPS] if counts else ():
         said = _most_say(group, looked_for)
-        cited = list(dict.fromkeys(one for e in group if _shown(e, looked_for) == said for one in e.citations))
-        saying = len({place.document for entry in group for place in entry.places})
-        say = "says" if saying == 1 else "say"
-        more = "" if len(cited) <= MAX_CITATIONS else f" ({MAX_CITATIONS} cited here)"
+        # Only documents with these very words count: each of them can be cited for the quotation.
+        saying: dict[str, str] = {}
+        for entry in group:
+            if said in (entry.quote or entry.text):
+                saying.setdefault(entry.places[0].document, entry.citations[0])
+        cited = [*saying.values()][:MAX_CITATIONS]
+        say = "says" if len(saying) == 1 else "say"
+        more = "" if len(cited) == len(saying) else f" ({MAX_CITATIONS} cited here)"
         # The count is a sentence of its own, since no document says it.
-        yield (
-            f'{need.title}{TOPIC}{saying} of {len(documents)} {_QUOTED} {say} this{more}. "{said}"',
-            cited[:MAX_CITATIONS],
-        )
+        yield f'{need.title}{TOPIC}{len(saying)} of {len(documents)} {_QUOTED} {say} this{more}. "{said}"', cited
     singles = [group[0] for group in groups if len(group) == 1 or not counts]
     rare = apply_idf_weights(looked_for, [entry.quote or entry.text for entry in singles])
     nearest = sorted(singles, key=lambda entry: -score_quotation(entry.quote or entry.text, rare))

@@ -25,6 +25,7 @@ from waystation.tasks.details import format_time_span
 from waystation.tasks.events import TaskEvent
 
 EVENTS_A_PAGE = 200
+MAX_REFERENCE_CHARACTERS = 16
 MIN_RANGE = timedelta(seconds=1)
 """The shortest time range that a zoom link leads to."""
 TIMELINE_ID = "timeline"
@@ -57,7 +58,7 @@ EVENT_WORDS: Mapping[EventKind, str] = MappingProxyType(
     }
 )
 """Words for each kind of event."""
-ZoomAction = Literal["in", "out", "earlier", "later", "whole"]
+ZoomAction = Literal["in", "out", "earlier", "later", "whole", "work"]
 ZOOM_KEYS: Mapping[ZoomAction, tuple[str, str]] = MappingProxyType(
     {
         "in": ("Zoom in", "+"),
@@ -65,6 +66,7 @@ ZOOM_KEYS: Mapping[ZoomAction, tuple[str, str]] = MappingProxyType(
         "earlier": ("Earlier", "Shift+ArrowLeft"),
         "later": ("Later", "Shift+ArrowRight"),
         "whole": ("Whole task", "0"),
+        "work": ("Work only", "w"),
     }
 )
 """Words and key of each zoom link. The keys work while the timeline has the focus."""
@@ -97,6 +99,8 @@ class EventRow(NamedTuple):
     """Time since the task's first event."""
     address: str
     """Its own address, which opens the list where it is."""
+    about: str
+    """What it is about, without the ids of its task and agent, and shortened."""
     message: str
     """ID of the message or compaction that it is about; empty if there is none."""
 
@@ -184,7 +188,9 @@ def build_activity_page_view(
         first=None if lanes is None else lanes.axis.first,
         last=None if lanes is None else lanes.axis.last,
         range_words=format_range(events, lanes.axis) if lanes is not None and (wanted.since or wanted.until) else "",
-        zooms=build_zoom_links(selection, build_time_axis(events, now), lanes.axis) if lanes is not None else (),
+        zooms=build_zoom_links(selection, build_time_axis(events, now), lanes.axis, find_work(events, now))
+        if lanes is not None
+        else (),
         segments=build_zoom_segments(selection, events, lanes) if lanes is not None else (),
         agents=tuple(dict.fromkeys(one.agent for one in events if one.agent)),
         kinds=tuple(dict.fromkeys(one.kind for one in events)),
@@ -216,11 +222,54 @@ def build_event_row(event: TaskEvent, begin: datetime) -> EventRow:
         message = f"c-{event.reference}"
     address = f"/tasks/{event.task_id}/activity?event={event.number}#event-{event.number}"
     offset = format_time_offset(round((event.at - begin).total_seconds()), 1)
-    return EventRow(event, EVENT_WORDS[event.kind], offset, address, message)
+    about = event.reference.removeprefix(f"{event.task_id}/").removeprefix(f"{event.agent}/")
+    if len(about) > MAX_REFERENCE_CHARACTERS:
+        about = f"{about[:MAX_REFERENCE_CHARACTERS]}…"
+    return EventRow(event, EVENT_WORDS[event.kind], offset, address, about, message)
 
 
-def build_zoom_links(selection: ActivitySelection, whole: TimeAxis, shown: TimeAxis) -> tuple[ZoomLink, ...]:
-    """Build the links that change the time range: to its middle half, to twice as much, by half of it, and to all."""
+MIN_IDLE_SHARE = 0.1
+"""A wait for a person is long if it takes this share of a task's time."""
+
+
+def find_work(events: Sequence[TaskEvent], now: datetime | None) -> TimeAxis | None:
+    """Return the time range with the most events between long waits for a person; None without a long wait.
+
+    `now`: the current time while the task is not over; otherwise None.
+    """
+    whole = build_time_axis(events, now)
+    long = (whole.last - whole.first) * MIN_IDLE_SHARE
+    stretches, stretch = list[list[TaskEvent]](), [events[0]]
+    asked, calling = 0, set[str]()
+    for one, following in pairwise(events):
+        asked += (one.kind == "asked") - (one.kind == "answered")
+        if one.kind == "called":
+            calling.add(one.agent)
+        elif one.kind in {"replied", "charged", "left"}:
+            calling.discard(one.agent)
+        if asked > 0 and not calling and following.at - one.at >= long:
+            stretches.append(stretch)
+            stretch = []
+        stretch.append(following)
+    if not stretches and whole.last - events[-1].at < long:
+        return None
+    best = max((*stretches, stretch), key=len)
+    return TimeAxis(best[0].at, max(best[-1].at, best[0].at + MIN_RANGE))
+
+
+def build_work_address(task_id: str, events: Sequence[TaskEvent], now: datetime | None) -> str:
+    """Build the address of the activity of a task without long waits for a person; empty if there were none."""
+    work = find_work(events, now) if events else None
+    selection = ActivitySelection(task_id, ActivityFilter())
+    return "" if work is None else selection.build_range_address(work.first, work.last)
+
+
+def build_zoom_links(
+    selection: ActivitySelection, whole: TimeAxis, shown: TimeAxis, work: TimeAxis | None = None
+) -> tuple[ZoomLink, ...]:
+    """Build the links that change the time range: to its middle half, to twice as much, by half of it, to all, and to
+    the work without long waits.
+    """
     length = shown.last - shown.first
     half, quarter = length / 2, length / 4
     ranges: dict[ZoomAction, tuple[datetime, datetime] | None] = {
@@ -229,6 +278,7 @@ def build_zoom_links(selection: ActivitySelection, whole: TimeAxis, shown: TimeA
         "earlier": (shown.first - half, shown.last - half) if shown.first > whole.first else None,
         "later": (shown.first + half, shown.last + half) if shown.last < whole.last else None,
         "whole": (whole.first, whole.last),
+        "work": work and (work.first, work.last),
     }
     return tuple(
         ZoomLink(action, words, key, _build_range_address(selection, ranges[action], whole, shown))

@@ -23,6 +23,8 @@ class BudgetBar(NamedTuple):
     spent: float
     reserved: float
     words: str
+    reserved_words: str
+    """What is reserved, as an amount; empty if nothing is."""
 
 
 def build_budget_bar(budget: TaskBudgetView | StepView) -> BudgetBar:
@@ -39,7 +41,8 @@ def build_budget_bar(budget: TaskBudgetView | StepView) -> BudgetBar:
     spent, reserved = max(parts, default=(0.0, 0.0))
     spent = min(spent, 1.0)
     words = format_used_amount(budget.spent, budget.limit)
-    return BudgetBar(round(100 * spent, 2), round(100 * min(reserved, 1.0 - spent), 2), words)
+    kept = "" if held.is_zero else format_amount(held)
+    return BudgetBar(round(100 * spent, 2), round(100 * min(reserved, 1.0 - spent), 2), words, kept)
 
 
 class SpendingChart(NamedTuple):

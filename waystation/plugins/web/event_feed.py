@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 
 from waystation.agents.partial_replies import PartialReply
 from waystation.client import Client
+from waystation.client.activity import read_events_to_end
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.plugins.web.access import ProblemDetails
 from waystation.security.untrusted import replace_control_characters
@@ -22,8 +23,8 @@ EVENT_STREAM = "text/event-stream"
 POLL_SECONDS = 0.2
 MAX_RECENT_EVENTS = 1_000
 """Number of events in memory. A listener further behind reads from the store."""
-EVENTS_AT_ONCE, MAX_CACHED_EVENTS = 5_000, 20_000
-"""Events of tasks whose pages are viewed: per read of the store, and in memory."""
+MAX_CACHED_EVENTS = 20_000
+"""Maximum number of events in memory, of tasks whose pages are viewed."""
 ALIVE_SECONDS = 15.0
 """Seconds without an event after which a listener gets an empty comment, which reveals a dead connection."""
 RETRY = b"retry: 1000\n\n"
@@ -67,12 +68,9 @@ class TaskEventCache:
 
     async def list_events(self, task_id: str) -> Sequence[TaskEvent]:
         """Return all events of the task, in order. Raises UnknownTask."""
-        found = list(self._known.get(task_id, ()))
-        while True:
-            page = await self._client.list_events(found[-1].number if found else 0, task_id, EVENTS_AT_ONCE)
-            found.extend(page.events)
-            if len(page.events) < EVENTS_AT_ONCE:
-                break
+        found = await read_events_to_end(
+            lambda after, count: self._client.list_events(after, task_id, count), self._known.get(task_id, ())
+        )
         self._known[task_id] = found
         self._known.move_to_end(task_id)
         while len(self._known) > 1 and sum(map(len, self._known.values())) > MAX_CACHED_EVENTS:

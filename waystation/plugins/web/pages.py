@@ -47,7 +47,6 @@ from waystation.kernel.errors import (
     WaystationError,
 )
 from waystation.kernel.roles import list_step_roles
-from waystation.kernel.text import FORGOTTEN
 from waystation.memory.passages import MemoryExcerpt
 from waystation.planning.plan import MAX_STEPS
 from waystation.plugins.web.access import (
@@ -146,6 +145,7 @@ from waystation.plugins.web.task_page import (
     LinkBuilder,
     build_exported_report,
     build_task_page_view,
+    describe_closed_request,
     load_exported_report,
     mark_cited_lines,
     render_linked_markup,
@@ -697,7 +697,9 @@ async def _task(
     view, waiting = parts.view, list_pending_approvals(parts.view)
     forms = {f"answer-{task_id}-{one.approval.request_id}" for one in waiting}
     forms |= {"fork"} if view.over else {"message", "deliver"} if view.steps else {"message"}
-    if back.form and back.form not in forms:
+    answered = {f"answer-{task_id}-{one.request_id}": one for one in view.approvals if one.decision != "pending"}
+    over = describe_closed_request(answered[back.form]) if back.form in answered else None
+    if back.form and back.form not in forms and over is None:
         return render_error_page(request, back.status, "Not accepted", back.reason, back.labelled_values)
     return _page(
         request,
@@ -707,6 +709,7 @@ async def _task(
         seen=seen,
         request_id=back.value("fork", "request_id") or token_hex(8),
         waiting=waiting,
+        over=over,
     )
 
 
@@ -878,7 +881,7 @@ async def render_report_page(
     """Render the report, and next to it the source of one of its citations."""
     task_id = await client.resolve_task_id(task)
     view = await client.get_last_known_task(task_id)
-    if view.title == FORGOTTEN:
+    if view.forgotten:
         return _forgotten(request, task_id)
     report = await load_exported_report(client, view)
     if report is None:
@@ -930,7 +933,7 @@ async def _shares(
 ) -> Response:
     task_id = await client.resolve_task_id(task)
     view = await client.get_last_known_task(task_id)
-    if view.title == FORGOTTEN:
+    if view.forgotten:
         return _forgotten(request, task_id)
     return _page(
         request,
@@ -1224,9 +1227,11 @@ async def approve_by_form(
     """Approve the request that the form names."""
 
     async def act(form: FormData) -> Response:
-        faults = FormErrorCollector()
+        faults, written = FormErrorCollector(), _field(form, "add") or _field(form, "choice")
         with faults.collecting_errors_of("add"):
-            if written := _field(form, "add") or _field(form, "choice"):
+            if written == "other":
+                raise BadInput("write an amount, like 60k or $0.50")
+            if written:
                 parse_grant(written)
         given = faults.build_or_raise(lambda: Grant(**_answer_of(form), add=written or None))
         return _after(task, await grant_task_request(client, task, given, principal))

@@ -4,6 +4,7 @@ Text of documents, models and people is escaped by the templates, and control ch
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -19,14 +20,16 @@ from waystation.agents.agent_run import format_unanswered_call
 from waystation.client import Client
 from waystation.client.exports import ReportWithImprint
 from waystation.client.submission import get_ignored_message_reason
-from waystation.context.audit import build_transcript_view
+from waystation.context.audit import MessageView, build_transcript_view
+from waystation.context.transcript import Text, ToolResult, ToolUse
 from waystation.documents.cited_passages import PassageLine
 from waystation.documents.documents import Document
 from waystation.kernel.amount import format_amount, format_limit, format_usd, format_usd_short, format_used_amount
 from waystation.kernel.clock import utc_now
-from waystation.kernel.text import FORGOTTEN, format_count
+from waystation.kernel.text import format_count
 from waystation.plugins.exports.page import render_html_body
-from waystation.plugins.web.amounts import build_amount_choices
+from waystation.plugins.web.activity_page import build_work_address
+from waystation.plugins.web.amounts import build_amount_choices, describe_next_call, describe_task_budget
 from waystation.plugins.web.charts import SpendingChart, build_budget_bar, build_spending_charts
 from waystation.plugins.web.diagrams import (
     BOX_HEIGHT,
@@ -53,10 +56,13 @@ from waystation.tasks.details import (
 )
 from waystation.tasks.events import TaskEvent
 from waystation.tasks.progress import CostBreakdown
-from waystation.tasks.view import PendingApproval, TaskView
+from waystation.tasks.view import ApprovalView, PendingApproval, TaskView
 
 FOLDER = Path(__file__).parent
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+MAX_LISTED_DOCUMENTS = 10
+"""Maximum number of documents that a page lists without folding them."""
 
 FORGOTTEN_TASK = (
     "The texts of this task were deleted, also its question and its report; what it cost, when it ran and how it ended "
@@ -85,15 +91,20 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
             ("if denied", f"{asked.agent} continues without the call, and reads your note"),
             ("not shown", format_hidden_call_hint(one.task_id, asked.agent, asked.action)),
         )
-    rows = [("spent so far", format_amount(asked.spent))]
+    rows = [("spent so far", format_used_amount(asked.spent, asked.limit))]
     if asked.reason:
         rows.append(("why", asked.reason))
     else:
-        rows.append(("minimum", format_minimum_grant(asked)))
+        rows += [("next call", describe_next_call(asked)), ("minimum", format_minimum_grant(asked))]
     if asked.forecast is not None:
         rows.append(("estimate", format_budget_forecast(asked.forecast, asked.requested)))
         rows.append(("if denied", asked.forecast.if_denied))
     return tuple(rows)
+
+
+def build_page_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
+    """Return the rows for a page, which also shows what the task's budget is held for now."""
+    return (("budget of the task", describe_task_budget(one)), *build_approval_rows(one))
 
 
 _NO_QUOTES = str.maketrans(dict.fromkeys('“”„‟«»"', "'"))
@@ -122,6 +133,26 @@ def format_approval_request(one: PendingApproval) -> str:
     )
 
 
+def find_placeholders(page: str) -> tuple[str, ...]:
+    """Return the placeholders on a page, each once."""
+    return tuple(dict.fromkeys(PLACEHOLDER_PATTERN.findall(unescape(str(page)))))
+
+
+MAX_GIST_CHARACTERS = 200
+
+
+def describe_message(message: MessageView) -> str:
+    """Describe a message in one line: its words, the tools that it calls, and how many results it brings."""
+    said = [" ".join(block.text.split()) for block in message.blocks if isinstance(block, Text)]
+    called = Counter(block.name for block in message.blocks if isinstance(block, ToolUse))
+    results = [block for block in message.blocks if isinstance(block, ToolResult)]
+    errors = sum(block.is_error for block in results)
+    parts = [*said, *(f"calls {name}{f' {count} times' if count > 1 else ''}" for name, count in called.items())]
+    parts += [format_count(len(results) - errors, "result")] if len(results) > errors else []
+    parts += [format_count(errors, "error")] if errors else []
+    return " · ".join(filter(None, parts))[:MAX_GIST_CHARACTERS]
+
+
 _TEMPLATES = Environment(
     loader=PackageLoader("waystation.plugins.web"),
     autoescape=True,
@@ -132,7 +163,7 @@ _TEMPLATES = Environment(
 )
 _SHOWN: Mapping[str, object] = {
     "bar": build_budget_bar,
-    "for_what": build_approval_rows,
+    "for_what": build_page_approval_rows,
     "amount_choices": build_amount_choices,
     "answered": partial(format_request_and_answer, over=True),
     "written": partial(json.dumps, ensure_ascii=False, indent=1),
@@ -144,9 +175,11 @@ _SHOWN: Mapping[str, object] = {
     "money": format_usd_short,
     "exact": format_usd,
     "counted": format_count,
-    "FORGOTTEN": FORGOTTEN,
     "FORGOTTEN_TASK": FORGOTTEN_TASK,
     "unheeded": get_ignored_message_reason,
+    "placeholders": find_placeholders,
+    "most_listed": MAX_LISTED_DOCUMENTS,
+    "gist": describe_message,
     "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
 }
 """Functions for every template."""
@@ -155,6 +188,30 @@ _SHOWN: Mapping[str, object] = {
 def render_template(name: str, /, **shown_there: object) -> str:
     """Render a template with these values."""
     return _TEMPLATES.get_template(name, globals=dict(_SHOWN)).render(**shown_there)
+
+
+class ClosedRequest(NamedTuple):
+    """What became of a request before an answer to it arrived."""
+
+    text: str
+    """Who did what, as a part of a sentence."""
+    at: datetime | None
+
+
+def describe_closed_request(approval: ApprovalView) -> ClosedRequest:
+    """Describe what became of a request that was answered or withdrawn, for a person who answers too late."""
+    by = render_claimed_name(approval.by) if approval.by else "another person"
+    asked = "the plan" if approval.about_plan else f"this request of {approval.agent}"
+    match approval.decision:
+        case "approved" if not approval.granted.is_zero:
+            text = f"{by} granted {approval.agent} {format_amount(approval.granted)}"
+        case "approved" | "denied" as decision:
+            text = f"{by} {decision} {asked}"
+        case "expired":
+            text = f"{asked} was not answered in time"
+        case "pending" | "withdrawn":
+            text = f"{asked} no longer needs an answer"
+    return ClosedRequest(text, approval.answered_at)
 
 
 class LinkBuilder(NamedTuple):
@@ -192,6 +249,12 @@ class TaskPageView(NamedTuple):
     agents: tuple[str, ...]
     """Agents that have done anything, in the order in which they began."""
     documents: tuple["UsedDocument", ...]
+    has_draft: bool
+    """Whether an agent has noted or delivered anything that a draft would show."""
+    newest: int
+    """Number of the newest event that the page shows."""
+    work: str
+    """Address of the timeline without the longest waits for a person; empty if there are none."""
     progress: str
     """What the task has done and does now, in a sentence; empty if it is over or waits for a person."""
 
@@ -218,6 +281,9 @@ async def build_task_page_view(
         links=LinkBuilder(task_id, kind),
         agents=tuple(dict.fromkeys(one.agent for one in events if one.agent)),
         documents=list_used_documents(await client.list_documents(task_id), exported),
+        has_draft=any(one.kind in {"noted", "delivered"} for one in events),
+        newest=events[-1].number if events else 0,
+        work=build_work_address(task_id, events, until),
         progress=describe_progress(view),
     )
 
@@ -318,11 +384,6 @@ async def render_run_file(client: Client, task_id: str) -> str:
             waiting=(),
         )
     )
-
-
-def find_placeholders(page: str) -> tuple[str, ...]:
-    """Return the placeholders on a page, each once."""
-    return tuple(dict.fromkeys(PLACEHOLDER_PATTERN.findall(unescape(page))))
 
 
 def restore_originals(page: str, originals: Mapping[str, str]) -> str:

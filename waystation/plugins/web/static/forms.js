@@ -6,8 +6,9 @@ const SIGNED_OUT = "You are signed out: sign in in another tab, then send this a
 const LOST = "Not sent: files were changed, moved or deleted after they were chosen. The list says which. Choose them again, or send the form without them.";
 
 const complain = (form, words) => {
-  const line = form.querySelector(":scope > .fault") ?? document.createElement("p");
+  const line = form.querySelector(":scope > [role=alert]") ?? document.createElement("p");
   line.className = "fault";
+  line.toggleAttribute("data-unanswered", words === GONE);
   line.tabIndex = -1;
   line.setAttribute("role", "alert");
   line.textContent = words;
@@ -41,6 +42,16 @@ const show = (page) => {
   localTimes(main);
   main.tabIndex = -1;
   main.focus();
+};
+
+// A form whose request is over: what became of it stays in sight, with what was typed, and the page is renewed.
+const close = (form, over) => {
+  form.remove();
+  withoutBar("over");
+  bar("over", "", ...over.childNodes, button("Close", () => withoutBar("over")));
+  localTimes(bars);
+  document.querySelector("#over button").focus();
+  live?.dispatchEvent(new Event("renew"));
 };
 
 // Sends a body and says how many of its bytes have left; `fetch` cannot. Returns null if there is no answer.
@@ -101,6 +112,10 @@ const read = (form, answer) => {
   if (answersOk(answer) && !fresh?.matches("[data-back]")) {
     dropDraft(form);
     show(page);
+  }
+  else if (fresh?.matches("[data-over]")) {
+    dropDraft(form);
+    close(form, fresh);
   }
   else if (fresh) swap(form, fresh);
   else complain(form, answer.status === 401 ? SIGNED_OUT : page.querySelector(".detail")?.textContent ?? `The server answers ${answer.status}: nothing was changed.`);

@@ -27,11 +27,10 @@ const asTyped = (form) => {
   }
 };
 document.querySelectorAll("form[data-back]").forEach(asTyped);
-// An amount that is typed counts: no suggested one stays chosen next to it.
+// An amount that is typed is chosen; without one, the suggested amount is chosen again.
 const chooseAmount = (field) => {
-  const choices = [...field.form.querySelectorAll("input[name=choice]")];
-  for (const one of choices) one.checked = false;
-  if (!field.value && choices.length) (choices.find((one) => one.defaultChecked) ?? choices[0]).checked = true;
+  const one = field.form.querySelector(field.value ? "input[name=choice][value=other]" : "input[name=choice][data-suggested]");
+  if (one) one.checked = true;
 };
 
 // Lines above everything, which stay in sight.
@@ -87,7 +86,9 @@ const follow = () => {
 
   const isWriting = () => fieldsOf(live).some((field) => field === document.activeElement || isTyped(field));
   const hangUp = () => { source?.close(); source = null; };
-  const hear = () => { heard = known = Date.now(); withoutBar("lost"); };
+  const hear = () => { heard = known = Date.now(); withoutBar("lost"); answersAgain(); };
+  // The newest event that a page shows. Without a new one only its clocks differ.
+  const stampOf = (part) => part.dataset.newest ?? part.dataset.after;
   const connect = (after) => {
     hangUp();
     heard = begun = Date.now();
@@ -144,7 +145,7 @@ const follow = () => {
       countWaiting();
       if (shown) clearTimeout(later);
       if (shown || !isWriting()) put(fresh, shown);
-      else tellNews();
+      else if (stampOf(fresh) !== stampOf(live)) tellNews();
     }
     renewed = Date.now();
     took = renewed - since;
@@ -192,6 +193,7 @@ const follow = () => {
     const chosen = live.contains(document.activeElement) ? document.activeElement : null;
     const moved = [...live.querySelectorAll(".wide")].map((one) => one.scrollLeft);
     live.replaceChildren(...fresh.childNodes);
+    for (const name of ["after", "newest"]) if (name in fresh.dataset) live.dataset[name] = fresh.dataset[name];
     showReplies();
     for (const one of live.querySelectorAll("details > summary")) one.parentElement.open ||= opened.includes(one.textContent);
     live.querySelectorAll(".wide").forEach((one, place) => { one.scrollLeft = moved[place] ?? 0; });
@@ -219,6 +221,7 @@ const follow = () => {
     next?.focus({ preventScroll: true });
   };
 
+  live?.addEventListener("renew", () => renew(true));
   live?.addEventListener("focusout", () => setTimeout(() => { if (news && !isWriting()) renew(); }));
   // A browser has few connections to a server: pages that nobody looks at leave theirs to others.
   document.addEventListener("visibilitychange", () => {
@@ -235,6 +238,15 @@ const follow = () => {
   if (document.hidden) return;
   connect(live?.dataset.after);
   countWaiting();
+};
+
+// A form that met no server says so until one answers.
+const answersAgain = () => {
+  for (const line of document.querySelectorAll("p.fault[data-unanswered]")) {
+    line.removeAttribute("data-unanswered");
+    line.className = "remark";
+    line.textContent = "The server answers again. It may not have received this, and your text is still here: look first, then send it again.";
+  }
 };
 
 // Times are written in UTC by the server, and shown in the reader's zone.
@@ -264,6 +276,17 @@ const enableCopying = (part) => {
   }
 };
 
+// Messages of an agent, which are folded: all of them at once.
+const unfolds = document.querySelector("button[data-unfold]");
+if (unfolds) {
+  unfolds.hidden = false;
+  unfolds.addEventListener("click", () => {
+    const open = unfolds.textContent === "Expand all";
+    for (const one of document.querySelectorAll(".message > details:has(> .line)")) one.open = open;
+    unfolds.textContent = open ? "Fold all" : "Expand all";
+  });
+}
+
 // A name that a person has given once, in this browser.
 const rememberName = (part) => {
   for (const field of part.querySelectorAll("input[name=by]")) {
@@ -273,7 +296,7 @@ const rememberName = (part) => {
 };
 
 document.addEventListener("input", ({ target }) => {
-  if (target.name === "choice") target.form.elements.add.value = "";
+  if (target.name === "choice" && target.value !== "other") target.form.elements.add.value = "";
   if (target.name === "add") chooseAmount(target);
 });
 

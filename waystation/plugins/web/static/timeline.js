@@ -1,7 +1,7 @@
 // The timeline of a task's activity: its keys, and a time range that is selected with the mouse. Both follow links, so
 // that the address always says what is shown.
 "use strict";
-const KEYS = { "+": "in", "=": "in", "-": "out", 0: "whole", "shift ArrowLeft": "earlier", "shift ArrowRight": "later" };
+const KEYS = { "+": "in", "=": "in", "-": "out", 0: "whole", w: "work", "shift ArrowLeft": "earlier", "shift ArrowRight": "later" };
 const FEW = 8;
 
 document.addEventListener("keydown", (event) => {
