@@ -40,6 +40,31 @@ const show = (page) => {
   main.focus();
 };
 
+// A form that is being sent says what happens, and has neither a button nor the faults of the time before.
+const idle = (form) => {
+  form.removeAttribute("aria-busy");
+  for (const one of form.querySelectorAll("button[data-idle]")) { one.disabled = false; delete one.dataset.idle; }
+  form.querySelector(":scope > .busy")?.remove();
+};
+const wait = (form) => {
+  form.setAttribute("aria-busy", "true");
+  for (const one of form.querySelectorAll(".fault")) one.remove();
+  for (const one of form.querySelectorAll("[aria-invalid]")) {
+    one.removeAttribute("aria-invalid");
+    one.removeAttribute("aria-describedby");
+  }
+  for (const one of form.querySelectorAll("button:enabled")) { one.disabled = true; one.dataset.idle = ""; }
+  if (!form.dataset.busy) return;
+  const line = Object.assign(document.createElement("p"), { className: "busy small" });
+  line.setAttribute("role", "status");
+  form.append(line);
+  line.textContent = form.dataset.busy;
+};
+// A page that comes back as the browser kept it: its form is no longer being sent.
+addEventListener("pageshow", ({ persisted }) => {
+  if (persisted) document.querySelectorAll("form[aria-busy=true]").forEach(idle);
+});
+
 const send = async (form, to) => {
   const body = new FormData(form);
   for (const [zone, files] of uploads) if (form.contains(zone)) files.fill(body);
@@ -59,8 +84,11 @@ document.addEventListener("submit", async (event) => {
   if (!form.matches("[data-stay]")) return;
   event.preventDefault();
   if (form.getAttribute("aria-busy") === "true") return;
-  form.setAttribute("aria-busy", "true");
-  const next = await send(form, event.submitter?.getAttribute("formaction") || form.getAttribute("action"));
-  if (next) location.assign(next);
-  else form.removeAttribute("aria-busy");
+  const pressed = event.submitter;
+  const sending = send(form, pressed?.getAttribute("formaction") || form.getAttribute("action"));
+  wait(form);
+  const next = await sending;
+  if (next) return location.assign(next);
+  idle(form);
+  if (document.activeElement === document.body) pressed?.focus();
 });
