@@ -448,7 +448,10 @@ def test_a_finished_task_is_scheduled_from_its_page_and_a_refused_form_keeps_wha
         paths.fill(str(survey))
 
         held: list[Route] = []
-        page.route("**/schedules", lambda route: held.append(route) if route.request.method == "POST" else route.fallback())
+        page.route(
+            "**/schedules",
+            lambda route: held.append(route) if route.request.method == "POST" else route.fallback(),
+        )
         page.get_by_role("button", name="Add the schedule").click()
         expect(form.get_by_role("status")).to_have_text("Adding the schedule: its documents are read first.")
         expect(page.get_by_role("button", name="Add the schedule")).to_be_disabled()
