@@ -10,6 +10,7 @@ from temporalio import activity
 from waystation.activities.activity_errors import heartbeating, translating_errors
 from waystation.agents.ports import ChargeRepository, TranscriptReader
 from waystation.documents.ports import DocumentStore
+from waystation.documents.stored_documents import load_source_documents
 from waystation.kernel.amount import Amount
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput, TextNotFoundError, UnknownTask
@@ -20,6 +21,7 @@ from waystation.tasks.schedules import (
     MonthlyBudget,
     PauseScheduleRequest,
     ScheduleDefinition,
+    ScheduleDocuments,
     ScheduledRunBeginning,
     ScheduledRunOrder,
     ScheduledRunOutcome,
@@ -75,7 +77,7 @@ class ScheduleActivities:
         own = filter_schedule_rows(await self.store.list_tasks(session, MAX_TASKS), order.session_ref.task_id)
         if known := next((row for row in own if row.request.request_id == order.request_id), None):
             return ScheduledRunBeginning(result=known.ref)
-        read = await asyncio.to_thread(self.intake.read_documents, wish.paths)
+        read = await self._read_documents(wish, session)
         last = find_last_reported_task(own, wish.request.question)
         since = last.ref.task_id if last is not None else None
         row = await self.intake.build_row(
@@ -89,6 +91,18 @@ class ScheduleActivities:
         if reason := await self.store.register_scheduled_task(row, read.documents, month):
             return _without_task("over the month", reason)
         return ScheduledRunBeginning(result=row.ref)
+
+    async def _read_documents(self, wish: ScheduleDefinition, session: TenantScope) -> ScheduleDocuments:
+        """Read the files of the schedule; without any, the stored documents of the session's newest task that has some.
+
+        Raises BadInput.
+        """
+        if wish.paths:
+            return await asyncio.to_thread(self.intake.read_documents, wish.paths)
+        for row in await self.store.list_tasks(session, MAX_TASKS):
+            if documents := await load_source_documents(self.store, row.ref.task_id, session):
+                return ScheduleDocuments(documents=documents)
+        raise BadInput("no task of its session has documents any more: remove the schedule, or add one with files")
 
     async def _wish(self, order: ScheduledRunOrder) -> ScheduleDefinition:
         try:

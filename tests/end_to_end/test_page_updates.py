@@ -704,6 +704,9 @@ def test_a_finished_task_is_scheduled_from_its_page_and_a_refused_form_keeps_wha
     with opened(settings) as (pages, page):
         page.goto(f"{pages.address}/tasks/{task}")
         page.get_by_role("link", name="Run again every").click()
+        form = page.locator("#new-schedule")
+        expect(form.get_by_text("Each run uses the documents of the session’s newest task, now a.md.")).to_be_visible()
+        form.get_by_text("More options").click()
         page.get_by_label("Files or folders").fill("survey")
         page.get_by_label("Every").select_option("day")
         page.get_by_label("At", exact=True).fill("06:30")
@@ -711,13 +714,53 @@ def test_a_finished_task_is_scheduled_from_its_page_and_a_refused_form_keeps_wha
         paths = page.get_by_label("Files or folders")
         expect(fault_at(paths)).to_contain_text("Give an absolute path")
         expect(page.get_by_label("Every")).to_have_value("day")
+        expect(form.get_by_role("link", name="this task")).to_be_visible()
         assert find_faults_in_all_layouts(page) == {}
         paths.fill(str(survey))
+
+        held: list[Route] = []
+        page.route(
+            "**/schedules",
+            lambda route: held.append(route) if route.request.method == "POST" else route.fallback(),
+        )
         page.get_by_role("button", name="Add the schedule").click()
+        expect(form.get_by_role("status")).to_have_text("Adding the schedule: its documents are read first.")
+        expect(page.get_by_role("button", name="Add the schedule")).to_be_disabled()
+        expect(form.locator(".fault, [aria-invalid]")).to_have_count(0)
+        assert find_faults_in_all_layouts(page) == {}
+        (sent,) = held
+        sent.continue_()
         expect(page.get_by_text("This schedule was added.")).to_be_visible()
         assert pages.client.stub_schedules is not None
         (timing,) = pages.client.stub_schedules.timings.values()
         assert timing.cron == "30 6 * * *"
+
+
+def test_a_schedule_shows_a_run_that_ends_and_who_paused_it_without_a_reload(settings: Settings) -> None:
+    task = asyncio.run(store_finished_task(settings))
+    with opened(settings) as (pages, page):
+        page.evaluate("localStorage.setItem('name', 'Ada')")
+        page.goto(f"{pages.address}/schedules?task={task}")
+        page.get_by_role("button", name="Add the schedule").click()
+        expect(page.get_by_text("This schedule was added.")).to_be_visible()
+        stub = pages.client.stub_schedules
+        assert stub is not None
+        (schedule_id,) = stub.kept
+        stub.kept[schedule_id] = stub.kept[schedule_id].replace(last_run=NOON, last="under way", running=True)
+        page.reload()
+        card = page.locator("article.card")
+        expect(card).to_contain_text("under way")
+        card.get_by_text("Remove", exact=True).click()
+        stub.kept[schedule_id] = stub.kept[schedule_id].replace(last=f"done, {task}", running=False)
+        ran = store_finished_task(settings, request_id=f"{schedule_id}@2026-11-30T07:00:00Z")
+        with ThreadPoolExecutor() as threads:
+            threads.submit(asyncio.run, ran).result()
+        expect(card.get_by_role("link", name="its task")).to_have_attribute("href", f"/tasks/{task}")
+        expect(card.get_by_role("button", name=re.compile("Yes, remove it"))).to_be_visible()
+        expect(card).to_contain_text("every week, on Monday, at 07:00")
+        assert find_faults_in_all_layouts(page) == {}
+        card.get_by_role("button", name=re.compile("Pause")).click()
+        expect(card).to_contain_text("paused by Ada")
 
 
 def test_a_session_is_forgotten_after_its_name_was_typed(settings: Settings) -> None:

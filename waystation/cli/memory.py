@@ -27,8 +27,9 @@ from waystation.client.agent_contexts import (
 from waystation.client.erasure import (
     ForgetResult,
     TaskSelection,
-    forget_selected_tasks,
+    forget_session_or_tasks,
     format_removed_counts,
+    select_schedules,
     select_task_ids,
 )
 from waystation.client.store_queries import resolve_task_id
@@ -89,15 +90,18 @@ async def _forget(selection: TaskSelection, *, everything: bool, yes: bool) -> F
     settings = Settings()
     async with await Client.connect(settings) as client:
         task_ids = await select_task_ids(client, settings, selection)
-        if not yes and not await ask_confirmation(_question(len(task_ids), everything=everything)):
-            return None
+        if not yes:
+            schedules = await select_schedules(client, settings.tenant, selection, everything=everything)
+            if not await ask_confirmation(_question(len(task_ids), len(schedules), everything=everything)):
+                return None
         await require_workers(client)
-        return await forget_selected_tasks(settings, task_ids, everything=everything)
+        return await forget_session_or_tasks(client, settings, selection, task_ids, everything=everything)
 
 
-def _question(tasks: int, *, everything: bool) -> str:
+def _question(tasks: int, schedules: int, *, everything: bool) -> str:
     what = "all content" if everything else "the memory"
-    return f"Delete {what} of {tasks} task{'s' * (tasks != 1)}? This cannot be undone. [y/N]"
+    removed = f", and remove {format_count(schedules, 'schedule')}" if schedules else ""
+    return f"Delete {what} of {format_count(tasks, 'task')}{removed}? This cannot be undone. [y/N]"
 
 
 FOUND_INDENT = 3

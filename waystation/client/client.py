@@ -182,21 +182,23 @@ class Client:
         return await (await self._temporal()).list_queues_without_workers()
 
     async def forget_session(self, session: str, *, everything: bool) -> "ForgetResult":
-        """Delete the session's tasks, all of them over, from memory; with `everything` from the store as well.
+        """Delete the session's tasks, all of them over, from memory; with `everything` from the store as well, and
+        remove the session's schedules.
 
         Raises:
             BadInput: The session has no task, or one still runs.
             Unreachable: There is no server, or no worker.
         """
-        from waystation.client.erasure import TaskSelection, forget_selected_tasks, select_task_ids  # noqa: PLC0415
+        from waystation.client.erasure import TaskSelection, forget_session_or_tasks, select_task_ids  # noqa: PLC0415
 
-        task_ids = await select_task_ids(self, self._settings, TaskSelection(session=session))
+        selection = TaskSelection(session=session)
+        task_ids = await select_task_ids(self, self._settings, selection)
         if unattended := await self.list_unattended_queues():
             raise Unreachable(
                 f"no worker polls the {format_names('queue', unattended)}: start a worker (`waystation up`), "
                 "then try again"
             )
-        return await forget_selected_tasks(self._settings, task_ids, everything=everything)
+        return await forget_session_or_tasks(self, self._settings, selection, task_ids, everything=everything)
 
     async def prepare_task(self, request: TaskRequest) -> TaskRow:
         """Build the task with its configuration; nothing is stored yet.

@@ -11,6 +11,7 @@ from temporalio.service import RPCError
 
 from waystation.client import Client
 from waystation.client.person_search import PersonLocations, PersonSearch, connect_to_temporal
+from waystation.client.schedules import ScheduleDescription
 from waystation.config.settings import Settings
 from waystation.erasure.erasure import (
     WANTED_TYPE,
@@ -34,7 +35,7 @@ from waystation.runtime.store_setup import build_client_data_converter, open_sto
 from waystation.runtime.temporal.connect import connect_as_person, resolve_temporal_target
 from waystation.runtime.temporal.erasure_client import erase_person, forget_tasks, get_last_erasure, is_workflow_running
 from waystation.security.placeholders import compute_fingerprint
-from waystation.tasks.task import TaskRow, build_reader_scope, tenant_hash
+from waystation.tasks.task import TaskRow, build_reader_scope, session_hash, tenant_hash
 
 _ELSEWHERE = frozenset({ErasureLocation.VAULT, ErasureLocation.HISTORY, ErasureLocation.REPORT_FILE})
 """Locations that are not texts of the store: a running task does not write there."""
@@ -219,6 +220,8 @@ _MAX_TASKS = 10_000
 class ForgetResult(ErasureReceipt):
     """The result of forgetting tasks."""
 
+    schedules: int = 0
+    """Number of schedules that were removed, with their questions."""
     remains: tuple[str, ...] = ()
     """Sentences that say where some of it remains, and until when."""
 
@@ -233,6 +236,11 @@ class TaskSelection:
     task: str | None = None
     all_of_tenant: bool = False
     ended_before: datetime | None = None
+
+    @property
+    def includes_schedules(self) -> bool:
+        """Whether schedules are selected, too: a whole session has its own, and a tenant has all."""
+        return self.ended_before is None and (self.session is not None or self.all_of_tenant)
 
     def require_single_criterion(self) -> None:
         """Raise BadInput if no criterion is given, or ones that exclude each other."""
@@ -269,6 +277,20 @@ async def select_task_ids(client: Client, settings: Settings, selection: TaskSel
     return over
 
 
+async def select_schedules(
+    client: Client, tenant: str, selection: TaskSelection, *, everything: bool
+) -> tuple[ScheduleDescription, ...]:
+    """Return the schedules that are removed with the selected tasks: without their questions, no run could be asked.
+
+    Only if everything is forgotten: otherwise the questions of the tasks stay, too. Raises Unreachable.
+    """
+    if not (everything and selection.includes_schedules):
+        return ()
+    found = await (await client.get_schedule_client()).list()
+    session = None if selection.session is None else session_hash(tenant, selection.session)
+    return tuple(one for one in found if session is None or one.view.order.session_ref.session == session)
+
+
 async def _rows(client: Client, store: SqlStore, settings: Settings, selection: TaskSelection) -> Sequence[TaskRow]:
     if selection.task is not None:
         rows = [await store.get_task(await client.resolve_task_id(selection.task), build_reader_scope(settings.tenant))]
@@ -280,6 +302,20 @@ async def _rows(client: Client, store: SqlStore, settings: Settings, selection: 
 
 async def _over(client: Client, row: TaskRow) -> bool:
     return (await client.get_task(row.ref.task_id)).over
+
+
+async def forget_session_or_tasks(
+    client: Client, settings: Settings, selection: TaskSelection, task_ids: tuple[str, ...], *, everything: bool
+) -> ForgetResult:
+    """Forget the selected tasks, which are over; first remove the selected schedules, so that no run asks again.
+
+    Raises Unreachable without a server, BadInput, WrongKey.
+    """
+    schedules = await select_schedules(client, settings.tenant, selection, everything=everything)
+    for one in schedules:
+        await (await client.get_schedule_client()).remove(one.name)
+    gone = await forget_selected_tasks(settings, task_ids, everything=everything)
+    return gone.replace(schedules=len(schedules))
 
 
 async def forget_selected_tasks(settings: Settings, task_ids: tuple[str, ...], *, everything: bool) -> ForgetResult:
@@ -328,6 +364,7 @@ def describe_remaining_data(settings: Settings, *, everything: bool) -> tuple[st
 def format_removed_counts(gone: ForgetResult) -> str:
     """Format how many items of each kind were removed, and what still has them."""
     counts = {**gone.removed.model_dump(), "histories": gone.histories, "files": gone.files}
+    counts["schedules"] = gone.schedules
     listed = [_format_kind_count(kind, count) for kind, count in counts.items() if count]
     went = f"Forgotten: {', '.join(listed)}" if listed else "Nothing was left to forget."
     return "\n".join([went, *gone.remains])

@@ -22,13 +22,28 @@ from waystation.tasks.schedules import (
     ScheduledRunInput,
     ScheduledRunOrder,
     ScheduleView,
+    filter_schedule_rows,
     find_month_overrun_reason,
     format_unit_mismatch,
     make_default_schedule_name,
     make_schedule_id,
     make_schedule_id_prefix,
 )
-from waystation.tasks.task import TaskRequest, build_reader_scope, make_own_session_name
+from waystation.tasks.task import TaskPhase, TaskRequest, build_reader_scope, make_own_session_name
+
+LISTED_TASKS = 5
+"""Maximum tasks that a schedule is described with."""
+RECENT_TASKS = 100
+"""Newest tasks of a session among which they are searched."""
+
+
+class ScheduledTask(Value):
+    """A task that a run of a schedule started."""
+
+    task_id: str
+    submitted_at: datetime
+    phase: TaskPhase
+    """As last stored."""
 
 
 class ScheduleDescription(Value):
@@ -38,6 +53,8 @@ class ScheduleDescription(Value):
     view: ScheduleView
     definition: ScheduleDefinition | None = None
     """None if the store does not have it."""
+    tasks: tuple[ScheduledTask, ...] = ()
+    """The newest tasks of its runs, newest first."""
 
 
 class ScheduleClient:
@@ -47,8 +64,12 @@ class ScheduleClient:
         self._settings, self._store, self._temporal = settings, store, temporal
         self._reader: TenantScope = build_reader_scope(settings.tenant)
 
-    async def add(self, definition: ScheduleDefinition) -> ScheduleDescription:
+    async def add(self, definition: ScheduleDefinition, *, repeated: bool = False) -> ScheduleDescription:
         """Create a schedule. Nothing is stored of one that is refused.
+
+        Args:
+            definition: What is asked, and when.
+            repeated: Whether the same definition may come again, like a form that is sent twice: it is one schedule.
 
         Raises:
             BadInput: The configuration cannot work, the name is taken, or the times cannot be parsed.
@@ -65,7 +86,16 @@ class ScheduleClient:
         text = definition.model_dump_json()
         own = row.ref.replace(task_id=definition.schedule_id)
         order = ScheduledRunOrder(session_ref=own, definition=content_hash(text))
-        await self._temporal.create(ScheduledRunInput(order=order, max_failures=definition.failures), definition.timing)
+        start = ScheduledRunInput(order=order, max_failures=definition.failures)
+        try:
+            await self._temporal.create(start, definition.timing)
+        except InvalidFieldError as error:
+            # The server has the hash of the definition from the first moment, the store its text a moment later.
+            if not repeated or error.field != "name" or not await self._is_order(definition.schedule_id, order):
+                raise
+            known = await self._known(await self._temporal.get_schedule(definition.schedule_id))
+            if known.definition is not None:
+                return known
         await self._store.put_text(text, own.scope)
         await self._temporal.resume(definition.schedule_id, "added")
         known = await self._known(await self._temporal.get_schedule(definition.schedule_id))
@@ -75,6 +105,10 @@ class ScheduleClient:
                 "cron", f"no date ever matches {definition.timing.cron!r}. The schedule was not added"
             )
         return known
+
+    async def _is_order(self, schedule_id: str, order: ScheduledRunOrder) -> bool:
+        found = await self._temporal.find_schedule(schedule_id)
+        return found is not None and found.order == order
 
     async def list(self) -> tuple[ScheduleDescription, ...]:
         """Return all schedules of the tenant in this store, by name. One that was just removed may still be listed."""
@@ -116,11 +150,24 @@ class ScheduleClient:
 
     async def _known(self, view: ScheduleView) -> ScheduleDescription:
         name = view.schedule_id.removeprefix(make_schedule_id_prefix(self._settings.tenant))
+        known = ScheduleDescription(name=name, view=view, tasks=await self._list_tasks(view))
         try:
             text = await self._store.get_text(view.order.definition, self._reader)
         except TextNotFoundError:
-            return ScheduleDescription(name=name, view=view)
-        return ScheduleDescription(name=name, view=view, definition=ScheduleDefinition.model_validate_json(text))
+            return known
+        return known.replace(definition=ScheduleDefinition.model_validate_json(text))
+
+    async def _list_tasks(self, view: ScheduleView) -> tuple[ScheduledTask, ...]:
+        reader = view.order.session_ref.scope.get_recall_scope("session")
+        rows = filter_schedule_rows(await self._store.list_tasks(reader, RECENT_TASKS), view.schedule_id)
+        return tuple(
+            ScheduledTask(
+                task_id=row.ref.task_id,
+                submitted_at=row.submitted_at,
+                phase=row.progress.phase if row.progress is not None else TaskPhase.SUBMITTED,
+            )
+            for row in rows[:LISTED_TASKS]
+        )
 
 
 class ScheduleJson(Value):

@@ -24,6 +24,7 @@ from waystation.documents.documents import (
     resolve_document_names,
     validate_document_count,
 )
+from waystation.documents.stored_documents import load_source_documents
 from waystation.documents.text_repository import make_document
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask
@@ -284,19 +285,7 @@ async def load_session_documents(store: SqlStore, tenant: str, session: str) -> 
     """Load the documents of a session's newest task; empty if it has no task, or all was forgotten."""
     reader = build_reader_scope(tenant, session)
     newest = await store.list_tasks(reader, limit=1)
-    found = [one for row in newest for one in await store.list_documents(row.ref.task_id, reader) if not one.removed]
-    return tuple(
-        [
-            SourceDocument(
-                name=one.name,
-                text=await store.get_text(one.blob, reader),
-                source=one.source,
-                date=one.date,
-                file_name=one.file_name,
-            )
-            for one in found
-        ]
-    )
+    return tuple([one for row in newest for one in await load_source_documents(store, row.ref.task_id, reader)])
 
 
 UNCHANGED = AnswerResult(outcome="done", reason="nothing has changed")

@@ -48,7 +48,7 @@ class ScheduleDefinition(Value):
     request: TaskRequest
     """Request of each run, without its request ID."""
     paths: tuple[str, ...]
-    """Absolute paths on the workers' machines."""
+    """Absolute paths on the workers' machines; empty: each run uses the documents of the session's newest task."""
     timing: ScheduleTiming
     monthly: Limit = Limit()
     """Limit of all its runs of a calendar month (UTC) together."""

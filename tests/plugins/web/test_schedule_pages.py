@@ -1,5 +1,6 @@
 """Schedules that are added from their page, and over the HTTP API."""
 
+import asyncio
 import html
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.test_attacks_web_pages import ACCESS, NO_SERVER
+from tests.end_to_end.pages_server import NOON
 from tests.plugins.web.test_plan_pages import open_stub_site
 from tests.support.finished_tasks import store_finished_task
 from waystation.config.settings import Settings
@@ -14,7 +16,7 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput, InvalidFieldError
 from waystation.plugins.web.principals import AssistantPolicy, Principal
 from waystation.plugins.web.request_bodies import resolve_schedule_paths
-from waystation.plugins.web.schedule_forms import build_cron
+from waystation.plugins.web.schedule_forms import SCHEDULE_DAYS, build_cron, describe_cron
 
 KEY = Principal(name="Ada", tenant="local", role="submit", proof="API key 1")
 OWNER = Principal(name="", tenant="local")
@@ -94,6 +96,56 @@ async def test_a_refused_schedule_comes_back_filled_in_with_the_message_at_its_f
     assert client.stub_schedules is None or not client.stub_schedules.kept
 
 
+async def test_a_form_that_is_sent_twice_adds_one_schedule(settings: Settings, docs: Path) -> None:
+    form = fill_form(docs, request_id="a1")
+    async with open_stub_site(settings) as (asking, client):
+        sent = await asyncio.gather(*(asking.post("/schedules", data=form) for _ in range(2)))
+        other = await asking.post("/schedules", data={**form, "request_id": "a2"})
+    assert [one.status_code for one in (*sent, other)] == [303, 303, 400]
+    assert len({one.headers["location"] for one in sent}) == 1
+    assert client.stub_schedules is not None
+    assert len(client.stub_schedules.kept) == 1
+
+
+async def test_a_task_of_uploaded_documents_is_repeated_without_a_path(settings: Settings) -> None:
+    task = await store_finished_task(settings)
+    async with open_stub_site(settings) as (asking, client):
+        session = (await client.get_task_request(task)).session
+        page = await asking.get(f"/schedules?task={task}")
+        form = {name: text for name, text in fill_form(Path()).items() if name != "paths"}
+        form |= {"repeats": task, "session": session, "request_id": "a1"}
+        wrong = await asking.post("/schedules", data={**form, "budget": "lots"})
+        elsewhere = await asking.post("/schedules", data={**form, "session": "none"})
+        sent = await asking.post("/schedules", data=form)
+        listed = await asking.get("/schedules")
+    for shown in (page, wrong):
+        assert f'name="repeats" value="{task}"' in shown.text
+        assert f'<a href="/tasks/{task}">this task</a>' in shown.text
+        assert "now a.md." in shown.text
+    assert (wrong.status_code, 'name="request_id" value="a1"' in wrong.text) == (400, True)
+    assert "Give files or folders, or the session of a task that has documents." in elsewhere.text
+    assert sent.status_code == 303
+    assert "those of the session’s newest task" in listed.text
+
+
+async def test_a_schedule_shows_its_times_in_words_its_tasks_and_who_paused_it(settings: Settings, docs: Path) -> None:
+    async with open_stub_site(settings) as (asking, client):
+        await asking.post("/schedules", data=fill_form(docs, name="weekly", session="default"))
+        await asking.post("/schedules/weekly/pause", data={"mark": ACCESS.csrf_token, "by": "Ada"})
+        (schedule,) = await (await client.get_schedule_client()).list()
+        task = await store_finished_task(settings, request_id=f"{schedule.view.schedule_id}@2026-11-30T07:30:00Z")
+        assert client.stub_schedules is not None
+        client.stub_schedules.kept[schedule.view.schedule_id] = schedule.view.replace(
+            last_run=NOON, last=f"done, {task}"
+        )
+        page = await asking.get("/schedules")
+    assert "every week, on Monday, at 07:30 (Europe/Oslo)" in page.text
+    assert '<code class="small">30 7 * * 1</code>' in page.text
+    assert "paused by Ada" in page.text
+    assert f'done, <a href="/tasks/{task}">its task</a>' in page.text
+    assert '<div id="live"' in page.text
+
+
 async def test_a_schedule_is_added_changed_and_removed_over_http(settings: Settings, docs: Path) -> None:
     body = {"question": "How deep?", "paths": [str(docs)], "cron": "0 7 * * 1", "session": "S", "name": "weekly"}
     async with open_stub_site(settings) as (asking, _):
@@ -143,6 +195,10 @@ def test_with_a_key_only_released_folders_of_the_own_tenant_may_be_named(tmp_pat
 def test_days_and_a_time_become_cron_fields() -> None:
     assert build_cron("workday", "07:05") == "5 7 * * 1-5"
     assert build_cron("month", "23:59") == "59 23 1 * *"
+    for every in SCHEDULE_DAYS:
+        assert describe_cron(build_cron(every, "07:05")) == f"every {SCHEDULE_DAYS[every]}, at 07:05"
+    for cron in ("*/5 * * * *", "0 25 * * 1", "0 7 1 1 *", "0", ""):
+        assert describe_cron(cron) == ""
     for every, at in (("never", "07:00"), ("day", "7"), ("day", "24:00")):
         with pytest.raises(BadInput):
             build_cron(every, at)

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.test_attacks_web_pages import ACCESS, NO_SERVER, store_running_task
+from tests.end_to_end.pages_server import NOON
 from tests.plugins.web.test_plan_pages import open_stub_site
 from tests.support.finished_tasks import store_finished_task
 from waystation.client import Client
+from waystation.client.erasure import TaskSelection, forget_session_or_tasks, select_schedules
 from waystation.config.settings import Settings
 from waystation.kernel.errors import Unreachable
 from waystation.plugins.web.access import get_required_role
@@ -62,6 +64,39 @@ async def test_the_address_of_a_form_that_was_sent_leads_back_to_its_session(set
     assert led.keys() == {"/session/limit", "/session/forget"}
     assert {one.headers["location"] for one in led.values()} == {f"/session?name={name}"}
     assert (unnamed.status_code, unnamed.headers["location"]) == (303, "/sessions")
+
+
+async def test_the_schedules_of_a_session_are_removed_with_its_questions_and_named_before(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "a.md").write_text("# A\n")
+    await store_finished_task(settings)
+    async with open_stub_site(settings) as (asking, client):
+        for name, session in (("weekly", SESSION), ("other", "elsewhere")):
+            wish = {"question": f"Asked {name}?", "paths": [str(tmp_path)], "cron": "0 7 * * 1"}
+            await asking.post("/v1/schedules", json={**wish, "session": session, "name": name})
+        page = await asking.get("/session", params={"name": SESSION})
+        selection = TaskSelection(session=SESSION)
+        tenant = settings.tenant
+        kept = await select_schedules(client, tenant, selection, everything=False)
+        found = await select_schedules(client, tenant, selection, everything=True)
+        everyone = await select_schedules(client, tenant, TaskSelection(all_of_tenant=True), everything=True)
+        old = await select_schedules(client, tenant, TaskSelection(session=SESSION, ended_before=NOON), everything=True)
+        with pytest.raises(Unreachable):
+            await forget_session_or_tasks(client, settings, selection, ("task-1",), everything=True)
+        (left,) = (await asking.get("/v1/schedules")).json()
+    assert "reports and histories, and remove 1 schedule</label>" in page.text
+    assert '<a href="/schedules#weekly">Asked weekly?</a>' in page.text
+    assert "Asked other?" not in page.text
+    assert [one.name for one in found] == ["weekly"]
+    assert (kept, len(everyone), old) == ((), 2, ())
+    assert left["name"] == "other"
+
+
+async def test_a_session_that_does_not_exist_is_not_shown_as_an_empty_one(settings: Settings) -> None:
+    async with open_stub_site(settings) as (asking, _):
+        page = await asking.get("/session", params={"name": "nope"})
+    assert (page.status_code, "There is no session named nope." in page.text) == (404, True)
 
 
 async def test_a_session_at_work_is_not_forgotten(settings: Settings) -> None:

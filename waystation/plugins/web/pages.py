@@ -28,7 +28,7 @@ from waystation.client.agent_contexts import (
     MemorySearchRequest,
     format_passage_origin,
 )
-from waystation.client.erasure import ForgetResult, format_removed_counts
+from waystation.client.erasure import ForgetResult, TaskSelection, format_removed_counts, select_schedules
 from waystation.client.file_previews import FilePreviews
 from waystation.client.passage_views import load_redacted_source_view, load_source_view
 from waystation.client.store_queries import DEFAULT_TASK_LIMIT
@@ -138,7 +138,7 @@ from waystation.plugins.web.request_bodies import (
     send_plan,
     use_session_documents,
 )
-from waystation.plugins.web.schedule_forms import SCHEDULE_DAYS, build_cron
+from waystation.plugins.web.schedule_forms import SCHEDULE_DAYS, build_cron, describe_cron
 from waystation.plugins.web.task_page import (
     FORGOTTEN_TASK,
     MAX_DOCUMENT_LINES,
@@ -433,9 +433,9 @@ SessionName = Annotated[str, Query(min_length=1, max_length=200)]
 
 
 @pages.get("/session")
-async def render_session_page(request: Request, client: TenantClient, name: SessionName) -> HTMLResponse:
-    """Render one session: its newest tasks, their spending, and the form for its limit."""
-    return await _session(request, client, name)
+async def render_session_page(request: Request, client: TenantClient, name: SessionName) -> Response:
+    """Render one session: its newest tasks, its schedules, and the form for its limit."""
+    return await _session(request, client, name, must_exist=True)
 
 
 async def _session(
@@ -445,8 +445,14 @@ async def _session(
     limit_set: Limit | None = None,
     back: RejectedForm = NO_REJECTED_FORM,
     gone: ForgetResult | None = None,
-) -> HTMLResponse:
+    must_exist: bool = False,
+) -> Response:
     tasks, now = await client.list_tasks(TaskFilter(session=name)), utc_now()
+    schedules, tenant = (), get_principal(request).tenant
+    with suppress(Unreachable):
+        schedules = await select_schedules(client, tenant, TaskSelection(session=name), everything=True)
+    if must_exist and not tasks and not schedules:
+        return render_error_page(request, 404, "No such session", f"There is no session named {sanitize_line(name)}.")
     first_title = tasks[-1].title if 0 < len(tasks) < DEFAULT_TASK_LIMIT else ""
     return _page(
         request,
@@ -455,6 +461,7 @@ async def _session(
         session=name,
         first_title=first_title,
         tasks=tasks,
+        schedules=schedules,
         newest=DEFAULT_TASK_LIMIT,
         now=now,
         limit_set=limit_set,
@@ -525,7 +532,7 @@ async def _schedules(
     task_id: str | None = None,
     added: str = "",
 ) -> HTMLResponse:
-    found, remark = (), ""
+    found, remark, seen = (), "", await client.get_newest_event_number()
     try:
         schedules = await client.get_schedule_client()
         found = await schedules.list()
@@ -535,18 +542,22 @@ async def _schedules(
                 found = (await schedules.get(added), *found)
     except Unreachable as away:
         remark = str(away)
-    documents = await client.list_documents(task_id) if task_id else ()
+    if task_id and not back.form:
+        back = RejectedForm(NEW_SCHEDULE, await load_schedule_fields(client, task_id))
     return _page(
         request,
         "schedules.html",
-        back=RejectedForm(NEW_SCHEDULE, await load_schedule_fields(client, task_id)) if task_id else back,
+        back=back,
+        seen=seen,
+        request_id=back.value(NEW_SCHEDULE, "request_id") or token_hex(8),
         schedules=found,
         remark=remark,
         repeats=task_id,
         added=added,
-        documents=[one.name for one in documents],
+        documents=await list_repeated_documents(client, task_id) if task_id else (),
         folders=list_schedule_folders(request),
         whens=SCHEDULE_DAYS,
+        describe_cron=describe_cron,
         lengths=REPORT_LENGTHS,
         modes=tuple(BudgetMode),
         terms=await get_default_task_config(client, get_principal(request).tenant),
@@ -557,6 +568,13 @@ def list_schedule_folders(request: Request) -> tuple[str, ...]:
     """Return the folders below which this reader may name documents; empty if they may name any, or none."""
     policy, who = request.app.state.folders, get_principal(request)
     return tuple(map(str, policy.roots)) if who.proof and isinstance(policy, AssistantPolicy) else ()
+
+
+async def list_repeated_documents(client: Client, task_id: str) -> tuple[str, ...]:
+    """Return the names of the documents that a schedule in the task's session uses now: its newest task's."""
+    session = (await client.get_last_known_task(task_id)).session
+    newest = await client.list_tasks(TaskFilter(session=session), 1)
+    return tuple([one.name for row in newest for one in await client.list_documents(row.task_id) if not one.removed])
 
 
 async def load_schedule_fields(client: Client, task_id: str) -> Mapping[str, str]:
@@ -585,11 +603,14 @@ async def add_schedule_by_form(request: Request, client: TenantClient, principal
         every, at, cron = (_field(form, name) for name in ("every", "at", "cron"))
         with faults.collecting_errors_of("at"):
             cron = cron or build_cron(every, at)
-        optional = ("budget", "mode", "monthly", "session", "name", "length")
+        optional = ("budget", "mode", "monthly", "session", "name", "length", "request_id")
         lines = {
             name: [line.strip() for line in _field(form, name).splitlines() if line.strip()]
             for name in ("paths", "accept")
         }
+        if not lines["paths"] and not _field(form, "repeats"):
+            with faults.collecting_errors_of("paths"):
+                raise BadInput("name at least one file or folder")
         new = faults.build_or_raise(
             lambda: NewSchedule.model_validate(
                 {
@@ -607,7 +628,13 @@ async def add_schedule_by_form(request: Request, client: TenantClient, principal
             return RedirectResponse(f"/schedules?added={made.name}#{made.name}", 303)
         raise faults.error
 
-    return await _taken(request, act, lambda sent: _schedules(request, client, sent), NEW_SCHEDULE)
+    async def again(sent: RejectedForm) -> Response:
+        repeated = sent.typed.get("repeats", "")
+        with suppress(UnknownTask):
+            return await _schedules(request, client, sent, await client.resolve_task_id(repeated) if repeated else None)
+        return await _schedules(request, client, sent)
+
+    return await _taken(request, act, again, NEW_SCHEDULE)
 
 
 ScheduleName = Annotated[str, PathField(pattern="^[a-z0-9][a-z0-9-]{0,59}$")]
@@ -620,8 +647,8 @@ async def change_schedule_by_form(
 ) -> Response:
     """Run, pause, resume or remove a schedule."""
 
-    async def act(_: FormData) -> Response:
-        await apply_schedule_action(await client.get_schedule_client(), name, action, principal)
+    async def act(form: FormData) -> Response:
+        await apply_schedule_action(await client.get_schedule_client(), name, action, principal, _field(form, "by"))
         return RedirectResponse("/schedules", 303)
 
     return await _taken(request, act)

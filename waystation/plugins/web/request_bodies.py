@@ -212,7 +212,10 @@ class NewSchedule(EagerValue):
 
     question: str = Field(min_length=1, max_length=20_000, description="The question that each report answers.")
     paths: tuple[Annotated[str, Field(min_length=1, max_length=4_000)], ...] = Field(
-        min_length=1, max_length=100, description="Absolute paths of files or folders on the workers' machine."
+        default=(),
+        max_length=100,
+        description="Absolute paths of files or folders on the workers' machine, read at each run; default: the "
+        "documents of the session's newest task.",
     )
     cron: str = Field(min_length=1, max_length=200, description="Times of the runs: `0 7 * * 1` for Mondays at 07:00.")
     zone: str = Field(default="UTC", min_length=1, max_length=100, description="Time zone, like Europe/Oslo.")
@@ -239,6 +242,12 @@ class NewSchedule(EagerValue):
     instructions: str = Field(default="", max_length=100_000, description="Instructions for the agents.")
     accept: tuple[str, ...] = Field(default=(), description="Criteria that each report must meet.")
     length: ReportLength | None = Field(default=None, description="Length of the reports.")
+    request_id: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        description="Id of your choice: the same request with the same id adds one schedule, however often it is sent.",
+    )
 
 
 class NewDelivery(EagerValue):
@@ -621,7 +630,7 @@ async def add_schedule(
     request = TaskRequest(
         question=new.question,
         tenant=principal.tenant,
-        request_id="schedule",
+        request_id=new.request_id or "schedule",
         session=new.session or OWN_SESSION,
         budget=parse_optional_limit(new.budget),
         mode=new.mode,
@@ -643,17 +652,27 @@ async def add_schedule(
             raise InvalidFieldError("name", words) from error
         raise
     try:
-        await run_in_threadpool(load_documents, [Path(path) for path in paths])
+        if paths:
+            await run_in_threadpool(load_documents, [Path(path) for path in paths])
     except BadInput as error:
         raise InvalidFieldError("paths", str(error)) from error
-    return await (await client.get_schedule_client()).add(definition)
+    if not paths and not await client.get_session_documents(definition.request.session):
+        raise InvalidFieldError("paths", "give files or folders, or the session of a task that has documents")
+    return await (await client.get_schedule_client()).add(definition, repeated=new.request_id is not None)
 
 
 async def apply_schedule_action(
-    schedules: ScheduleClient, name: str, action: Literal["run", "pause", "resume", "remove"], principal: Principal
+    schedules: ScheduleClient,
+    name: str,
+    action: Literal["run", "pause", "resume", "remove"],
+    principal: Principal,
+    by: str = "",
 ) -> None:
-    """Run, pause, resume or remove a schedule. Raises BadInput for an unknown name."""
-    by = principal.name or "a person on the page"
+    """Run, pause, resume or remove a schedule. Raises BadInput for an unknown name.
+
+    `by`: name that a person without a key gives.
+    """
+    by = principal.name or sanitize_line(by)[:MAX_NAME_CHARACTERS] or "a person on the page"
     match action:
         case "run":
             await schedules.trigger(name)

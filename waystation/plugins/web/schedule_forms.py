@@ -43,6 +43,15 @@ def build_cron(every: str, at: str) -> str:
     return f"{moment.minute} {moment.hour} {days}"
 
 
+def describe_cron(cron: str) -> str:
+    """Return the times of a cron expression in the words of the form; empty if the form cannot make it."""
+    minute, hour, days = (*cron.split(" ", 2), "", "")[:3]
+    every = next((one for one, fields in _DAYS_AND_WEEKDAYS.items() if fields == days), None)
+    if every is None or not (minute.isdecimal() and hour.isdecimal() and int(minute) < 60 and int(hour) < 24):
+        return ""
+    return f"every {SCHEDULE_DAYS[every]}, at {int(hour):02}:{int(minute):02}"
+
+
 def _parse_time(at: str) -> time | None:
     """Return the time that a field has; None if it is none. Of the forms of ISO 8601, only `07:30` and `07:30:00`."""
     if at[2:3] != ":" or len(at) not in {5, 8}:

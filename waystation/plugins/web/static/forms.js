@@ -122,15 +122,29 @@ const read = (form, answer) => {
   return null;
 };
 
-// While a form is sent, its buttons cannot be pressed again.
+const withoutFaults = (form) => {
+  for (const one of form.querySelectorAll(".fault")) one.remove();
+  for (const one of form.querySelectorAll("[aria-invalid]")) {
+    one.removeAttribute("aria-invalid");
+    one.removeAttribute("aria-describedby");
+  }
+};
+
+// While a form is sent, it says what happens, and its buttons cannot be pressed again. The faults of the time before go.
 const hold = (form) => {
+  withoutFaults(form);
   const buttons = [...form.querySelectorAll("button:not([type=button])")].map((one) => [one, one.textContent]);
   const zones = [...uploads].filter(([zone]) => form.contains(zone)).map(([, files]) => files);
   form.setAttribute("aria-busy", "true");
   for (const [one] of buttons) one.disabled = true;
   for (const one of zones) one.hold(true);
+  const line = Object.assign(document.createElement("p"), { className: "busy small" });
+  line.setAttribute("role", "status");
+  if (form.dataset.busy) form.append(line);
+  line.textContent = form.dataset.busy ?? "";
   return () => {
     form.removeAttribute("aria-busy");
+    line.remove();
     for (const [one, words] of buttons) Object.assign(one, { disabled: false, textContent: words });
     for (const one of zones) one.hold(false);
   };
@@ -144,7 +158,11 @@ document.addEventListener("submit", async (event) => {
   const body = new FormData(form);
   const release = hold(form);
   const next = await send(form, body, event.submitter);
-  if (!next) return release();
+  if (!next) {
+    release();
+    if (document.activeElement === document.body) event.submitter?.focus();
+    return;
+  }
   dropDraft(form);
   leaving = true;
   // A browser may show this page again as it was left.

@@ -16,6 +16,7 @@ const isTyped = (field) => {
 const isTicked = (field) => field.type === "checkbox" || field.type === "radio";
 const fieldsOf = (part) => [...part.querySelectorAll("input, select, textarea")];
 const keyOf = (field) => [field.form?.id, field.name, isTicked(field) ? field.value : ""].join("\n");
+const nameOfSummary = (one) => one.ariaLabel ?? one.textContent;
 const labelOf = (field) => (field.labels?.[0]?.firstChild?.textContent || field.name).trim();
 // A form that came back as it was sent: its fields count as typed.
 const asTyped = (form) => {
@@ -187,7 +188,7 @@ const follow = () => {
   };
   // The new page in the place of the old one, with what was typed, opened and chosen there.
   const put = (fresh, shown) => {
-    const opened = [...live.querySelectorAll("details[open] > summary")].map((one) => one.textContent);
+    const opened = [...live.querySelectorAll("details[open] > summary")].map(nameOfSummary);
     const typed = fieldsOf(live).filter((field) => field.type !== "hidden" && isTyped(field));
     const labels = new Map(typed.map((field) => [field, labelOf(field)]));
     const chosen = live.contains(document.activeElement) ? document.activeElement : null;
@@ -195,7 +196,7 @@ const follow = () => {
     live.replaceChildren(...fresh.childNodes);
     for (const name of ["after", "newest"]) if (name in fresh.dataset) live.dataset[name] = fresh.dataset[name];
     showReplies();
-    for (const one of live.querySelectorAll("details > summary")) one.parentElement.open ||= opened.includes(one.textContent);
+    for (const one of live.querySelectorAll("details > summary")) one.parentElement.open ||= opened.includes(nameOfSummary(one));
     live.querySelectorAll(".wide").forEach((one, place) => { one.scrollLeft = moved[place] ?? 0; });
     const places = new Map(fieldsOf(live).map((field) => [keyOf(field), field]));
     const homeless = [], kept = [];
