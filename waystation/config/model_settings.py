@@ -30,6 +30,7 @@ from waystation.models.profiles import (
     parse_model_name,
 )
 from waystation.models.rate_limits import RateLimits
+from waystation.security.untrusted import is_blank
 
 AS_PROVIDED: Literal["default"] = "default"
 """As effort or thinking: use the provider's default, even if another setting applies to all roles."""
@@ -156,6 +157,13 @@ class ModelSettings(SettingSection):
         description="Maximum seconds between two parts of a reply (a ping counts as a part). After that, the reply is "
         "abandoned.",
     )
+
+    @field_validator("agent_model", "condense_model", "plan_model", "review_model", "judge_model")
+    @classmethod
+    def _have_names(cls, given: str | None) -> str | None:
+        if given is not None and is_blank(given):
+            raise ValueError("the name of the model is blank: give a name, or remove the setting")
+        return given
 
     @field_validator("endpoints")
     @classmethod
