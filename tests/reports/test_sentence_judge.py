@@ -280,8 +280,8 @@ async def test_a_reply_that_was_cut_gives_the_verdicts_that_are_whole(
     crowded: AgentEnvironment, *, unparsed: bool
 ) -> None:
     """The last number may have been 30."""
-    verdicts = [verdict(1, "supported"), verdict(2, "not_supported", "They name no closing."), {"number": 3}]
-    given: dict[str, JsonValue] = {"verdicts": list(verdicts)}
+    verdicts: list[JsonValue] = [verdict(1, "supported"), verdict(2, "not_supported", "They lack it."), {"number": 3}]
+    given: dict[str, JsonValue] = {"verdicts": verdicts}
     if unparsed:
         given = build_unparsed_arguments(json.dumps(given).removesuffix("}]}"))
     cut = make_scripted_response(make_tool_use("judge_sentences", "j1", **given), stop=StopReason.MAX_TOKENS)

@@ -99,7 +99,8 @@ PARTLY_TOO_DEAR_NOTE = (
     "the first ones."
 )
 CHANGED_NOTE = "The report or a cited document changed while a model judged cited sentences, so only code checked them."
-_SHOWN = compile_bounded(r'\A<sentences shown="(?P<count>\d{1,4})">')
+_SHOWN = compile_bounded(r' shown="(?P<count>\d{1,4})">')
+"""In the first line of the first message: the number of sentences."""
 
 
 class JudgedSentence(CitedSentence):
@@ -254,7 +255,7 @@ class SentenceJudge:
         sent = (await self.store.load_transcript(run.run_id, run.scope)).messages
         if sent:
             # The number of sentences is what an earlier attempt could afford, and the verdicts are about these.
-            found = _SHOWN.match(sent[0].text)
+            found = _SHOWN.search(sent[0].text.partition("\n")[0])
             count = int(found["count"]) if found else 0
             if sent[0].text != await caller.render_first_message(build(count)):
                 return _Asked(None, 0, (CHANGED_NOTE,))
@@ -322,10 +323,10 @@ def _keep_whole_verdicts(arguments: Mapping[str, JsonValue]) -> dict[str, JsonVa
     """Return the verdicts before the one at which a call was cut; None if there are none."""
     written = arguments.get(UNPARSED_ARGUMENTS)
     try:
-        given: object = from_json(written, allow_partial=True) if isinstance(written, str) else arguments
+        given: JsonValue = from_json(written, allow_partial=True) if isinstance(written, str) else {**arguments}
     except ValueError:
         return None
-    verdicts = given.get("verdicts") if isinstance(given, Mapping) else None
+    verdicts = given.get("verdicts") if isinstance(given, dict) else None
     # Also if the last one looks whole: a number or a reason may be cut within.
     return {"verdicts": verdicts[:-1]} if isinstance(verdicts, list) and len(verdicts) > 1 else None
 
