@@ -92,6 +92,20 @@ def test_sentences_are_judged_only_by_a_model_that_is_set() -> None:
     assert terms(judge_model=HAIKU, offline=True).judge_model == ""
 
 
+@pytest.mark.parametrize("setting", ["plan_model", "review_model", "judge_model"])
+def test_an_unknown_model_has_no_limit_in_dollars_whatever_it_does(setting: str) -> None:
+    with pytest.raises(BadInput, match="nobodys-1"):
+        terms({"budget": {"micro_usd": 2_000_000}}, **{setting: "nobodys-1"})
+    assert "nobodys-1" in terms({"budget": {"tokens": 500_000}}, **{setting: "nobodys-1"}).model_dump_json()
+
+
+@pytest.mark.parametrize("setting", ["agent_model", "condense_model", "plan_model", "review_model", "judge_model"])
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\u200b"])
+def test_a_blank_name_of_a_model_is_refused(setting: str, blank: str) -> None:
+    with pytest.raises(ValidationError, match=setting):
+        Settings.model_validate({setting: blank})
+
+
 @pytest.mark.parametrize(
     ("given", "efforts"),
     [
@@ -383,7 +397,7 @@ def test_a_blank_name_of_a_model_is_refused_and_spaces_around_one_are_left_out(
     monkeypatch.setenv(variable, "  ")
     with pytest.raises(ValidationError) as refused:
         Settings()
-    assert format_setting_errors(refused.value).endswith(f"{variable}: it is empty")
+    assert f"{variable}: the name of the model is blank" in format_setting_errors(refused.value)
     monkeypatch.setenv(variable, f" {HAIKU} ")
     settings = Settings()
     writing = settings.roles["writing"].model if "writing" in settings.roles else None

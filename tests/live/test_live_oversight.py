@@ -188,6 +188,50 @@ async def test_a_model_judges_the_sentences_that_code_cannot_decide(
     assert ended.phase is TaskPhase.DONE
 
 
+async def test_after_a_rewind_the_report_is_judged_again_in_a_run_of_its_own(
+    server: Client, tmp_path: Path, redactor: Redactor
+) -> None:
+    first: ScriptedCall = (
+        "judge_sentences",
+        {"verdicts": [{"number": 1, "verdict": "not_supported", "reason": "No."}]},
+    )
+    second: ScriptedCall = ("judge_sentences", {"verdicts": [{"number": 1, "verdict": "supported"}]})
+    crew = OversightTaskModel(
+        judgements=[first, second], written="The white beacon marks the channel's edge [pilot.md:1-1]."
+    )
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=with_oversight(revisions=0, reviews=0).replace(judge_model="small"))
+        _, before = await done(counter)
+        await settled(counter)
+        await counter.edit(ContextEditInput(action="rewind", agent="harbours", message="m5"))
+        ended, after = await done(counter)
+        bill = (await counter.store.list_task_charges(ended.task_id, SYSTEM_SCOPE)).cost_breakdown
+    assert [(one.number, one.supported, one.unsupported) for one in ended.judgements] == [(1, 0, 1), (2, 1, 0)]
+    assert [line.calls for line in bill.lines if line.agent in {"judge-1", "judge-2"}] == [1, 1]
+    assert "⁽¹⁾" in before
+    assert "⁽¹⁾" not in after
+
+
+async def test_a_judge_that_fails_leaves_the_sentences_undecided(
+    server: Client, tmp_path: Path, redactor: Redactor
+) -> None:
+    async def refusing(call: ModelCall) -> None:
+        if call.step == "judge":
+            raise ModelRejected("the endpoint judge.example needs a key")
+
+    crew = OversightTaskModel(
+        before=refusing,
+        judgements=[("judge_sentences", {"verdicts": []})],
+        written="The white beacon marks the channel's edge [pilot.md:1-1].",
+    )
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=with_oversight(revisions=0, reviews=0).replace(judge_model="small"))
+        ended, report = await done(counter)
+    assert (ended.phase, ended.judgements) == (TaskPhase.DONE, ())
+    assert ended.notes == ("No model could judge the report's sentences (the endpoint judge.example needs a key).",)
+    assert "1 could not be decided" in report
+
+
 async def test_too_little_money_leaves_the_plan_and_the_report_as_they_are(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:

@@ -344,7 +344,7 @@ def test_a_model_at_an_endpoint_without_a_table_is_refused_when_a_task_is_submit
             build_task_config(request, Settings.model_validate({**given, "offline": False}), [], date(2026, 11, 25))
 
 
-@pytest.mark.parametrize("setting", ["agent_model", "plan_model", "condense_model", "review_model"])
+@pytest.mark.parametrize("setting", ["agent_model", "plan_model", "condense_model", "review_model", "judge_model"])
 def test_a_full_name_alone_says_that_the_offline_model_does_not_work(setting: str) -> None:
     assert Settings.model_validate({setting: "qwen3"}).uses_offline_model
     assert not Settings.model_validate({setting: LOCAL}).uses_offline_model
@@ -367,6 +367,8 @@ def test_full_names_alone_need_no_key_of_the_provider_unless_a_model_is_there() 
     assert submitted(ALL_LOCAL).default.model == LOCAL
     with pytest.raises(BadInput, match="the endpoint of claude-haiku-5-5 needs a key: set ANTHROPIC_API_KEY"):
         submitted({"agent_model": LOCAL})
+    with pytest.raises(BadInput, match="the endpoint of claude-haiku-5-5 needs a key: set ANTHROPIC_API_KEY"):
+        submitted({**ALL_LOCAL, "judge_model": "claude-haiku-5-5"})
     elsewhere = submitted({"agent_model": LOCAL, "offline": False})
     assert elsewhere.plan_model == LOCAL
     assert elsewhere.default.condense_model == "claude-haiku-5-5", "workers may have the key"

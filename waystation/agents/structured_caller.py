@@ -10,13 +10,21 @@ from pydantic import JsonValue, ValidationError
 from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
 from waystation.agents.ports import RunRepository
 from waystation.agents.redaction import redact_reply
-from waystation.agents.stop_reasons import build_kept_blocks, was_cut
+from waystation.agents.stop_reasons import build_kept_blocks, get_next_step, was_cut
 from waystation.context.history import build_model_view
-from waystation.context.transcript import Fence, Message, Transcript, build_rejected_call_result, build_user_message
+from waystation.context.transcript import (
+    Block,
+    Fence,
+    Message,
+    ToolUse,
+    Transcript,
+    build_rejected_call_result,
+    build_user_message,
+)
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BrokenEndpointError, ModelUnavailable, SpendingLimitReached
 from waystation.kernel.refs import RunRef
-from waystation.models.ports import CallKind, ModelRequest, ToolSpec
+from waystation.models.ports import CallKind, ModelRequest, ModelResponse, ToolSpec
 from waystation.models.profiles import Effort, Price, get_model_profile
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
@@ -87,6 +95,10 @@ class StructuredPrompt(Generic[_T]):
     """Reads the answer from the call's arguments. Raises ValidationError, UnusableAnswerError."""
     rejection_heading: str
     """Heading above the reasons why an answer cannot be used."""
+    answer_tokens: int | None = None
+    """Tokens of the longest answer, for which the budget must have room. None: the usual maximum and minimum."""
+    keep_whole_part: Callable[[Mapping[str, JsonValue]], dict[str, JsonValue] | None] | None = None
+    """Returns what is whole of a call that was cut at the maximum length, or None. Without it, such a call is lost."""
 
 
 class _ReplyBounds(NamedTuple):
@@ -96,15 +108,19 @@ class _ReplyBounds(NamedTuple):
     minimum: int
 
 
-def _compute_reply_bounds(means: CallOptions) -> _ReplyBounds:
+def _compute_reply_bounds(means: CallOptions, answer_tokens: int | None = None) -> _ReplyBounds:
     """Return how long a reply may and must be.
 
     A forced call excludes thinking, so such models need less. A model that nobody knows is not known to think.
     """
     facts = get_model_profile(means.model)
     if facts.forces_tools or not facts.is_known:
-        return _ReplyBounds(MAX_REPLY_TOKENS, MIN_REPLY_TOKENS)
-    return _ReplyBounds(min(MAX_THINKING_REPLY_TOKENS, facts.max_output), MIN_THINKING_REPLY_TOKENS)
+        if answer_tokens is None:
+            return _ReplyBounds(MAX_REPLY_TOKENS, MIN_REPLY_TOKENS)
+        most = min(answer_tokens, facts.max_output) if facts.is_known else answer_tokens
+        return _ReplyBounds(most, most)
+    most = min(MAX_THINKING_REPLY_TOKENS, facts.max_output)
+    return _ReplyBounds(most, min(MIN_THINKING_REPLY_TOKENS + (answer_tokens or 0), most))
 
 
 @dataclass(frozen=True)
@@ -135,14 +151,26 @@ class StructuredCaller:
                     return asked
                 transcript = asked
 
+    async def is_affordable(self, matter: StructuredPrompt[_T], means: CallOptions) -> bool:
+        """Return whether the budget covers the first call. Raises as `request_answer` does."""
+        first = build_user_message("m1", await self.render_first_message(matter))
+        left = means.limit.remaining_after((await self.store.get_run_usage(matter.run.run_id)).spent)
+        request, least = _build_request(matter, (first,), means)
+        return not isinstance(await self.model.prepare_call(request, left, least, means.prices), CallNotAffordable)
+
+    async def render_first_message(self, matter: StructuredPrompt[_T]) -> str:
+        """Return the first message as the model gets it. Raises StoreError, RedactionFailed."""
+        (redacted,) = await self.redactor.redact(
+            [await matter.build_first_message()], matter.destination, matter.run.tenant
+        )
+        return redacted.text
+
     async def _begun(self, matter: StructuredPrompt[_T], fence: Fence) -> Transcript:
         transcript = await self.store.load_transcript(matter.run.run_id, matter.run.scope)
         if transcript.messages:
             return transcript
-        (redacted,) = await self.redactor.redact(
-            [await matter.build_first_message()], matter.destination, matter.run.tenant
-        )
-        return await self._appended(transcript, fence, build_user_message(transcript.next_message_id, redacted.text))
+        first = build_user_message(transcript.next_message_id, await self.render_first_message(matter))
+        return await self._appended(transcript, fence, first)
 
     async def _asked(
         self, matter: StructuredPrompt[_T], transcript: Transcript, fence: Fence, means: CallOptions
@@ -156,17 +184,8 @@ class StructuredCaller:
         Raises:
             ModelError: The call failed and may be retried.
         """
-        request = ModelRequest(
-            model=means.model,
-            system=matter.system,
-            messages=build_model_view(transcript),
-            tools=(matter.tool,),
-            max_output=_compute_reply_bounds(means).maximum,
-            effort=means.effort,
-            require_tool=matter.tool.name,
-            one_shot=True,
-        )
-        call = await self._fitted(request, fence, means)
+        request, least = _build_request(matter, build_model_view(transcript), means)
+        call = await self._fitted(request, fence, means, least)
         if isinstance(call, CallNotAffordable):
             return NoAnswer(NoAnswerReason.TOO_DEAR)
         try:
@@ -174,23 +193,53 @@ class StructuredCaller:
         except (SpendingLimitReached, BrokenEndpointError) as stopped:
             return NoAnswer(NoAnswerReason.NO_REPLY, str(stopped))
         except ModelUnavailable as failed:
-            if failed.possibly_billed and isinstance(await self._fitted(request, fence, means), CallNotAffordable):
+            if failed.possibly_billed and isinstance(
+                await self._fitted(request, fence, means, least), CallNotAffordable
+            ):
                 return NoAnswer(NoAnswerReason.NO_REPLY, str(failed))
             raise
-        blocks, _ = await redact_reply(build_kept_blocks(reply), self.redactor, matter.run.tenant)
+        blocks, _ = await redact_reply(_build_kept_blocks(matter, reply), self.redactor, matter.run.tenant)
         message = transcript.build_reply(blocks, reply.called_model)
         await self.store.commit_reply(fence, transcript.version, message, charge)
         return transcript.with_message(message)
 
     async def _fitted(
-        self, request: ModelRequest, fence: Fence, means: CallOptions
+        self, request: ModelRequest, fence: Fence, means: CallOptions, least: int
     ) -> PreparedCall | CallNotAffordable:
         left = means.limit.remaining_after((await self.store.get_run_usage(fence.run_id)).spent)
-        return await self.model.prepare_call(request, left, _compute_reply_bounds(means).minimum, means.prices)
+        return await self.model.prepare_call(request, left, least, means.prices)
 
     async def _appended(self, transcript: Transcript, fence: Fence, message: Message) -> Transcript:
         await self.store.commit_message(fence, transcript.version, message)
         return transcript.with_message(message)
+
+
+def _build_request(
+    matter: StructuredPrompt[_T], messages: tuple[Message, ...], means: CallOptions
+) -> tuple[ModelRequest, int]:
+    """Return the request, and the minimum tokens of its reply."""
+    bounds = _compute_reply_bounds(means, matter.answer_tokens)
+    request = ModelRequest(
+        model=means.model,
+        system=matter.system,
+        messages=messages,
+        tools=(matter.tool,),
+        max_output=bounds.maximum,
+        effort=means.effort,
+        require_tool=matter.tool.name,
+        one_shot=True,
+    )
+    return request, bounds.minimum
+
+
+def _build_kept_blocks(matter: StructuredPrompt[_T], reply: ModelResponse) -> tuple[Block, ...]:
+    """Return what of a reply stays in the transcript, with the whole part of a call that was cut."""
+    last = reply.blocks[-1] if reply.blocks else None
+    if matter.keep_whole_part is not None and isinstance(last, ToolUse) and get_next_step(reply) == "shorten":
+        whole = matter.keep_whole_part(last.input) if last.name == matter.tool.name else None
+        if whole is not None:
+            return *reply.blocks[:-1], last.replace(input=whole)
+    return build_kept_blocks(reply)
 
 
 def _read(matter: StructuredPrompt[_T], message: Message) -> _T:

@@ -321,13 +321,18 @@ def render_question_and_criteria(request: AgentTaskRequest, submitted_at: dateti
     The day is in the first message rather than in the system prompt, which stays the same for all tasks so that the
     provider can cache it.
     """
-    today = f"{submitted_at.astimezone(UTC):%A, %Y-%m-%d}"
-    parts = [wrap_untrusted("question", request.question), wrap_untrusted_line("today", today)]
+    parts = render_question(request, submitted_at)
     if request.instructions:
         parts.append(wrap_untrusted("instructions", request.instructions))
     if request.accept:
         parts.append(wrap_untrusted("accept", *(f"- {criterion}" for criterion in request.accept)))
     return parts
+
+
+def render_question(request: AgentTaskRequest, submitted_at: datetime) -> list[SafeMarkup]:
+    """Render the question and its day, each in its tag."""
+    today = f"{submitted_at.astimezone(UTC):%A, %Y-%m-%d}"
+    return [wrap_untrusted("question", request.question), wrap_untrusted_line("today", today)]
 
 
 def render_answer_deadline(request: AgentTaskRequest) -> Sequence[SafeMarkup]:

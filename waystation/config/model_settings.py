@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, SecretStr, StringConstraints, ValidationInfo, field_validator
 from pydantic_settings import NoDecode
 
 from waystation.config.setting_types import (
@@ -30,6 +30,7 @@ from waystation.models.profiles import (
     parse_model_name,
 )
 from waystation.models.rate_limits import RateLimits
+from waystation.security.untrusted import is_blank
 
 AS_PROVIDED: Literal["default"] = "default"
 """As effort or thinking: use the provider's default, even if another setting applies to all roles."""
@@ -38,7 +39,13 @@ MAX_TIMEOUT_SECONDS = 1_200
 """Maximum of the time-outs in seconds. A leg may take half an hour in all."""
 
 
-ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+def _refuse_blank_name(given: str) -> str:
+    if is_blank(given):
+        raise ValueError("the name of the model is blank: give a name, or remove the setting")
+    return given
+
+
+ModelName = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(_refuse_blank_name)]
 """MODEL or ENDPOINT::MODEL."""
 
 

@@ -543,13 +543,18 @@ class ReportReview(Value):
 
 
 class SentenceJudgement(Value):
-    """A model's verdicts on the cited sentences that code could not decide, in numbers."""
+    """A model's verdicts on the cited sentences that code could not decide, in numbers.
+
+    Each place of a sentence that stands in several places counts.
+    """
 
     number: int
     supported: int = 0
     unsupported: int = 0
     undecided: int = 0
     """Sentences that the model could not decide either, and those that it was not shown."""
+    not_shown: int = 0
+    """Of the undecided ones: those that the model was not shown."""
     verdicts_hash: Identifier | None = None
     """Content hash of the verdicts; None: the model was asked nothing, or gave no usable answer."""
 
@@ -559,11 +564,12 @@ class SentenceJudgement(Value):
         total = self.supported + self.unsupported + self.undecided
         if not total:
             return f"Judgement {self.number} was not needed: code decided every cited sentence."
+        asked = f"{format_count(total, 'cited sentence')} that code could not decide"
+        if self.verdicts_hash is None:
+            return f"Judgement {self.number} brought no verdict on {asked}."
         verdicts = f"{self.supported:,} supported, {self.unsupported:,} not supported, {self.undecided:,} undecided"
-        return (
-            f"Judgement {self.number} by a model, of {format_count(total, 'cited sentence')} that code could not "
-            f"decide: {verdicts}."
-        )
+        left_out = f" ({self.not_shown:,} of them not shown to the model)" if self.not_shown else ""
+        return f"Judgement {self.number} by a model, of {asked}: {verdicts}{left_out}."
 
 
 class OversightState(Value):

@@ -168,7 +168,7 @@ class _MarkedReport(NamedTuple):
 def _mark_sentences(checked: CitationCheckResult, question: str, judged: JudgedSentenceList) -> _MarkedReport:
     text = checked.markdown
     found = [one for one in checked.check_sentences(question) if not is_above_answer(text, one.located.mark_start)]
-    checks, decided = judged.decide(found)
+    checks, decided = judged.decide(found, checked)
     unsupported = tuple(one for one in checks if one.missing)
     counts = _count_sentences(checks).replace(judged=decided)
     return _MarkedReport(mark_sentences(text, checks), counts, unsupported)

@@ -476,10 +476,9 @@ def _cited_sentences_section(apparatus: ReportAppendix) -> str:
     if counts.undecided:
         found.append(f"{counts.undecided:,} could not be decided (marked {UNDECIDED_SENTENCE_MARK})")
     compared = f"{COMPARED_BY_CODE}{format_count(counts.total, 'cited sentence')} with the cited lines"
-    judged = ""
     if counts.judged:
-        judged = f" Of the {counts.total:,} sentences, a model decided {counts.judged:,}, because code could not."
-    said = f"{compared}: {', '.join(found)}.{judged}\n{NOT_JUDGED}"
+        compared += f", and a model decided {counts.judged:,} that code could not decide. Result of both"
+    said = f"{compared}: {', '.join(found)}.\n{NOT_JUDGED}"
     return "\n\n".join(filter(None, [CITED_SENTENCES, said, apparatus.remarks]))
 
 

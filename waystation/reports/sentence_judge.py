@@ -1,15 +1,17 @@
 """Asks a model about the cited sentences of a report that code cannot decide, and applies its verdicts."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
+from pydantic_core import from_json
 
 from waystation.agents.call_ledger import MeteredModel
-from waystation.agents.citation_checker import CitationChecker
-from waystation.agents.leg_attempt import render_task_with_messages
+from waystation.agents.citation_checker import CitationChecker, CitationCheckResult
 from waystation.agents.roles import load_prompt
 from waystation.agents.structured_caller import (
     CallOptions,
@@ -19,29 +21,38 @@ from waystation.agents.structured_caller import (
     StructuredPrompt,
     UnusableAnswerError,
 )
+from waystation.agents.task_brief import render_question
 from waystation.agents.tools.submissions import load_task_deliverables
 from waystation.agents.tools.tool import ToolInput, build_input_schema
+from waystation.context.transcript import UNPARSED_ARGUMENTS
 from waystation.documents.citations import CitedDocument, Claim
 from waystation.documents.cited_sentences import CitedSentence, SentenceCheck
 from waystation.documents.support_verdicts import SupportVerdict
+from waystation.kernel.identifiers import Identifier
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.refs import RunRef
-from waystation.kernel.value import Value
+from waystation.kernel.value import Value, text_hash
 from waystation.models.ports import ToolSpec
 from waystation.planning.plan import SentenceJudgement, make_judge_id
 from waystation.privacy.policy import TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
+from waystation.reports.cited_sentences import is_above_answer
 from waystation.reports.report import DraftUnderReview
 from waystation.reports.reviewers import ReviewStore, list_cited_lines
 from waystation.security.untrusted import wrap_untrusted
 from waystation.tasks.reviews import JudgeRequest, JudgeResult
 
 MAX_JUDGED_SENTENCES = 60
-"""Maximum number of sentences that a model is shown; the others stay undecided."""
+"""Maximum number of different sentences that a model is shown; the others stay undecided."""
 MAX_SENTENCE_CHARACTERS = 800
 """A longer sentence stays undecided."""
 MAX_LABEL_CHARACTERS = 300
 """Maximum characters of what is above the cited lines: their heading, and the first row of their table."""
 MAX_REASON_CHARACTERS = 200
+ANSWER_TOKENS, VERDICT_TOKENS = 200, 130
+"""Tokens of an answer without verdicts, and of one verdict: 30 for its number and names, and 100 for its reason, if a
+token has two characters. 60 verdicts have 8,000.
+"""
 JUDGED_REMARK = "a model compared the sentence with the cited lines: "
 """Before the reason of a verdict that a model gave."""
 
@@ -54,8 +65,9 @@ class SentenceVerdict(Value):
         description="supported: the lines say all that the sentence says; not_supported: they say something else, or "
         "lack a part of it; cannot_tell: the lines do not allow either."
     )
-    reason: str = Field(
-        description="If not supported: what the lines lack or say instead, in one short sentence; otherwise empty."
+    reason: Annotated[str, BeforeValidator(lambda given: "" if given is None else given)] = Field(
+        default="",
+        description="If not supported: what the lines lack or say instead, in one short sentence; otherwise empty.",
     )
 
 
@@ -82,33 +94,92 @@ JUDGE_NOTES = {
 }
 
 
+PARTLY_TOO_DEAR_NOTE = (
+    "The budget was too small for a model to judge all cited sentences that code could not decide, so the model judged "
+    "the first ones."
+)
+CHANGED_NOTE = "The report or a cited document changed while a model judged cited sentences, so only code checked them."
+_SHOWN = compile_bounded(r' shown="(?P<count>\d{1,4})">')
+"""In the first line of the first message: the number of sentences."""
+
+
+class JudgedSentence(CitedSentence):
+    """A sentence with the verdict of a model."""
+
+    lines_hash: Identifier = ""
+    """Hash of the lines that the model was asked about."""
+
+
+class _SentenceKey(NamedTuple):
+    """What a verdict belongs to."""
+
+    text: str
+    citations: tuple[str, ...]
+    lines_hash: str
+
+
 class JudgedSentenceList(Value):
     """The sentences that a model judged, with its verdicts."""
 
-    sentences: tuple[CitedSentence, ...] = ()
+    sentences: tuple[JudgedSentence, ...] = ()
 
-    def decide(self, checks: Sequence[SentenceCheck]) -> tuple[tuple[SentenceCheck, ...], int]:
+    def decide(
+        self, checks: Sequence[SentenceCheck], checked: CitationCheckResult
+    ) -> tuple[tuple[SentenceCheck, ...], int]:
         """Return the checks, with the model's verdict on each sentence that code could not decide.
 
-        A verdict holds for exactly the words and citations that the model was shown.
+        A verdict holds for exactly the words, the citations and the cited lines that the model was asked about.
 
         Returns:
             The checks, and how many of them the model decided.
         """
-        verdicts = {(one.text, one.citations): one for one in self.sentences}
-        decided = [_decide(check, verdicts.get(_key(check.located.claim))) for check in checks]
+        verdicts = {_SentenceKey(one.text, one.citations, one.lines_hash): one for one in self.sentences}
+        decided = [
+            _decide(check, verdicts.get(_build_key(check.located.claim, checked))) if _is_open(check) else check
+            for check in checks
+        ]
         return tuple(decided), sum(one.verdict is not check.verdict for one, check in zip(decided, checks, strict=True))
 
 
-def _key(claim: Claim) -> tuple[str, tuple[str, ...]]:
-    return claim.text, tuple(map(str, claim.citations))
+def _is_open(check: SentenceCheck) -> bool:
+    return check.verdict is SupportVerdict.CANNOT_TELL
 
 
-def _decide(check: SentenceCheck, judged: CitedSentence | None) -> SentenceCheck:
-    if judged is None or check.result is None or check.verdict is not SupportVerdict.CANNOT_TELL:
+def _build_key(claim: Claim, checked: CitationCheckResult) -> _SentenceKey:
+    lines = [
+        [
+            str(one),
+            *document.list_lines_above(one.first_line),
+            "",
+            *document.list_lines(one.first_line, one.last_line),
+        ]
+        for one in _keep_valid_citations(claim, checked).citations
+        if (document := checked.documents[one.document])
+    ]
+    return _SentenceKey(claim.text, tuple(map(str, claim.citations)), text_hash(json.dumps(lines)))
+
+
+def _keep_valid_citations(claim: Claim, checked: CitationCheckResult) -> Claim:
+    """Return the claim with the citations that passed their check: code compares only these, too."""
+    valid = (one for one in claim.citations if not checked.faults.get(one) and one.document in checked.documents)
+    return claim.replace(citations=tuple(valid))
+
+
+def _decide(check: SentenceCheck, judged: JudgedSentence | None) -> SentenceCheck:
+    if judged is None or check.result is None:
         return check
     missing = f"{JUDGED_REMARK}{judged.missing}" if judged.verdict is SupportVerdict.NOT_SUPPORTED else ""
     return check._replace(result=check.result.replace(verdict=judged.verdict, missing=()), missing=missing)
+
+
+class _Asked(NamedTuple):
+    """The verdicts on the first sentences."""
+
+    verdicts: Mapping[int, SentenceVerdict] | None
+    """By number; None if the model gave none."""
+    shown: int
+    """Number of sentences that the model was shown."""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,50 +209,84 @@ class SentenceJudge:
         drafted = DraftUnderReview(draft=there.draft, requirements=(), findings=(), analysis=None)
         checked = await self.check.check(ref, drafted.text)
         checks = await asyncio.to_thread(checked.check_sentences, question)
-        undecided = [one.located.claim for one in checks if one.verdict is SupportVerdict.CANNOT_TELL]
-        judgement = SentenceJudgement(number=request.number, undecided=len(undecided))
+        undecided = [
+            (_build_key(one.located.claim, checked), one.located.claim)
+            for one in checks
+            if _is_open(one) and not is_above_answer(checked.markdown, one.located.mark_start)
+        ]
+        # The same sentence is asked about once, and each of its places counts.
+        places, different = Counter(key for key, _ in undecided), dict(undecided)
         # A verdict is about the whole sentence, so one that would be shown in part is not judged.
-        shown = [one for one in undecided if len(one.text) <= MAX_SENTENCE_CHARACTERS][:MAX_JUDGED_SENTENCES]
-        if not shown:
-            return JudgeResult(judgement=judgement, totals=await self.store.get_run_usage(run.run_id))
-        answer = await self._answer(run, request, shown, checked.documents)
+        short = {key: claim for key, claim in different.items() if len(claim.text) <= MAX_SENTENCE_CHARACTERS}
+        keys = [*short][:MAX_JUDGED_SENTENCES]
+        asked = await self._ask(run, request, [short[key] for key in keys], checked) if keys else _Asked(None, 0)
+        shown = keys[: asked.shown]
+        judgement = SentenceJudgement(
+            number=request.number,
+            undecided=len(undecided),
+            not_shown=len(undecided) - sum(places[key] for key in shown),
+        )
+        if asked.verdicts is not None:
+            judged = [_read_verdict(key, asked.verdicts.get(number)) for number, key in enumerate(shown, 1)]
+            supported, unsupported = (
+                sum(places[key] for key, one in zip(shown, judged, strict=True) if one.verdict is verdict)
+                for verdict in (SupportVerdict.SUPPORTED, SupportVerdict.NOT_SUPPORTED)
+            )
+            kept = JudgedSentenceList(sentences=tuple(judged)).model_dump_json()
+            judgement = judgement.replace(
+                supported=supported,
+                unsupported=unsupported,
+                undecided=len(undecided) - supported - unsupported,
+                verdicts_hash=await self.store.put_text(kept, ref.scope),
+            )
+        totals = await self.store.get_run_usage(run.run_id)
+        return JudgeResult(judgement=judgement, totals=totals, notes=asked.notes)
+
+    async def _ask(
+        self, run: RunRef, request: JudgeRequest, claims: Sequence[Claim], checked: CitationCheckResult
+    ) -> _Asked:
+        """Ask about as many of the sentences, from the first, as the budget covers."""
+        caller = StructuredCaller(self.model, self.store, self.redactor)
+        means = CallOptions(request.model, request.limit, request.prices, request.effort)
+
+        def build(count: int) -> StructuredPrompt[Mapping[int, SentenceVerdict]]:
+            return self._build_prompt(run, request, claims[:count], checked)
+
+        sent = (await self.store.load_transcript(run.run_id, run.scope)).messages
+        if sent:
+            # The number of sentences is what an earlier attempt could afford, and the verdicts are about these.
+            found = _SHOWN.search(sent[0].text.partition("\n")[0])
+            count = int(found["count"]) if found else 0
+            if sent[0].text != await caller.render_first_message(build(count)):
+                return _Asked(None, 0, (CHANGED_NOTE,))
+        else:
+            count = await _find_affordable_count(caller, build, means, len(claims))
+            if not count:
+                return _Asked(None, 0, (JUDGE_NOTES[NoAnswerReason.TOO_DEAR],))
+        answer = await caller.request_answer(build(count), means)
         if isinstance(answer, NoAnswer):
-            totals, note = await self.store.get_run_usage(run.run_id), answer.format_note(JUDGE_NOTES)
-            return JudgeResult(judgement=judgement, totals=totals, notes=(note,))
-        verdicts = {one.number: one for one in answer.verdicts}
-        judged = [_read_verdict(claim, verdicts[number]) for number, claim in enumerate(shown, 1)]
-        supported, unsupported = (
-            sum(one.verdict is verdict for one in judged)
-            for verdict in (SupportVerdict.SUPPORTED, SupportVerdict.NOT_SUPPORTED)
-        )
-        kept = JudgedSentenceList(sentences=tuple(judged)).model_dump_json()
-        judgement = judgement.replace(
-            supported=supported,
-            unsupported=unsupported,
-            undecided=len(undecided) - supported - unsupported,
-            verdicts_hash=await self.store.put_text(kept, ref.scope),
-        )
-        return JudgeResult(judgement=judgement, totals=await self.store.get_run_usage(run.run_id))
+            return _Asked(None, count, (answer.format_note(JUDGE_NOTES),))
+        return _Asked(answer, count, (PARTLY_TOO_DEAR_NOTE,) if count < len(claims) else ())
 
-    async def _answer(
-        self,
-        run: RunRef,
-        request: JudgeRequest,
-        claims: Sequence[Claim],
-        documents: Mapping[str, CitedDocument],
-    ) -> JudgeSentencesInput | NoAnswer:
+    def _build_prompt(
+        self, run: RunRef, request: JudgeRequest, claims: Sequence[Claim], checked: CitationCheckResult
+    ) -> StructuredPrompt[Mapping[int, SentenceVerdict]]:
         async def build_first_message() -> str:
-            sentences = await asyncio.to_thread(lambda: [*_render_sentences(claims, documents)])
-            task = await render_task_with_messages(request.ref, self.store, self.redactor)
-            return "\n".join([wrap_untrusted("sentences", *sentences), task])
+            sentences = await asyncio.to_thread(lambda: [*_render_sentences(claims, checked)])
+            row = await self.store.get_task(request.ref.task_id, request.ref.scope)
+            task = wrap_untrusted("task", *render_question(row.request, row.submitted_at))
+            return "\n".join([wrap_untrusted("sentences", *sentences, shown=str(len(claims))), task])
 
-        def read(arguments: Mapping[str, JsonValue]) -> JudgeSentencesInput:
+        def read(arguments: Mapping[str, JsonValue]) -> Mapping[int, SentenceVerdict]:
             answer = JudgeSentencesInput.model_validate(arguments)
-            if sorted(one.number for one in answer.verdicts) != [*range(1, len(claims) + 1)]:
+            verdicts = {one.number: one for one in answer.verdicts}
+            # Another number shows that the model counts differently, so that all verdicts may be of other sentences.
+            if not verdicts or len(verdicts) < len(answer.verdicts) or not verdicts.keys() <= {*numbers}:
                 raise UnusableAnswerError(f"give exactly one verdict for each sentence from 1 to {len(claims)}")
-            return answer
+            return verdicts
 
-        matter = StructuredPrompt(
+        numbers = range(1, len(claims) + 1)
+        return StructuredPrompt(
             run=run,
             kind="review",
             system=load_prompt("judge"),
@@ -190,17 +295,49 @@ class SentenceJudge:
             destination=TextDestination.CONTRACT,
             parse=read,
             rejection_heading="These verdicts cannot be used",
+            answer_tokens=ANSWER_TOKENS + VERDICT_TOKENS * len(claims),
+            keep_whole_part=_keep_whole_verdicts,
         )
-        means = CallOptions(request.model, request.limit, request.prices, request.effort)
-        return await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
 
 
-def _render_sentences(claims: Sequence[Claim], documents: Mapping[str, CitedDocument]) -> Iterator[str]:
+async def _find_affordable_count(
+    caller: StructuredCaller,
+    build: Callable[[int], StructuredPrompt[Mapping[int, SentenceVerdict]]],
+    means: CallOptions,
+    count: int,
+) -> int:
+    """Return about how many sentences, of at most `count`, the budget covers."""
+    if await caller.is_affordable(build(count), means):
+        return count
+    enough, too_many = 0, count
+    while too_many - enough > 1:
+        middle = (enough + too_many) // 2
+        if await caller.is_affordable(build(middle), means):
+            enough = middle
+        else:
+            too_many = middle
+    return enough
+
+
+def _keep_whole_verdicts(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
+    """Return the verdicts before the one at which a call was cut; None if there are none."""
+    written = arguments.get(UNPARSED_ARGUMENTS)
+    try:
+        given: JsonValue = from_json(written, allow_partial=True) if isinstance(written, str) else {**arguments}
+    except ValueError:
+        return None
+    verdicts = given.get("verdicts") if isinstance(given, dict) else None
+    # Also if the last one looks whole: a number or a reason may be cut within.
+    return {"verdicts": verdicts[:-1]} if isinstance(verdicts, list) and len(verdicts) > 1 else None
+
+
+def _render_sentences(claims: Sequence[Claim], checked: CitationCheckResult) -> Iterator[str]:
     """Yield each sentence with its number, then the lines that it cites."""
     for number, claim in enumerate(claims, 1):
+        valid = _keep_valid_citations(claim, checked)
         yield f"{number}. {claim.text}"
-        yield from _list_labels(claim, documents)
-        yield from list_cited_lines(claim, documents)
+        yield from _list_labels(valid, checked.documents)
+        yield from list_cited_lines(valid, checked.documents)
 
 
 def _list_labels(claim: Claim, documents: Mapping[str, CitedDocument]) -> Iterator[str]:
@@ -213,14 +350,15 @@ def _list_labels(claim: Claim, documents: Mapping[str, CitedDocument]) -> Iterat
             yield f"   above {citation}: {truncate_redacted(text, MAX_LABEL_CHARACTERS, ' …')}"
 
 
-def _read_verdict(claim: Claim, given: SentenceVerdict) -> CitedSentence:
-    verdict, reason = SupportVerdict(given.verdict), ""
-    if verdict is SupportVerdict.NOT_SUPPORTED:
+def _read_verdict(key: _SentenceKey, given: SentenceVerdict | None) -> JudgedSentence:
+    """Build the verdict on a sentence. One that the model left out is undecided."""
+    verdict, reason = SupportVerdict(given.verdict) if given is not None else SupportVerdict.CANNOT_TELL, ""
+    if given is not None and verdict is SupportVerdict.NOT_SUPPORTED:
         reason = " ".join(given.reason.split()).rstrip(".") or "they do not support it"
-    text, citations = _key(claim)
-    return CitedSentence(
-        text=text,
-        citations=citations,
+    return JudgedSentence(
+        text=key.text,
+        citations=key.citations,
         verdict=verdict,
         missing=truncate_redacted(reason, MAX_REASON_CHARACTERS, " …"),
+        lines_hash=key.lines_hash,
     )
