@@ -82,7 +82,10 @@ class PlanningActivities:
                 store_id = await self._store.get_store_id()
                 if store_id != ref.store_id:
                     raise WrongStore(ref.store_id, store_id)
-                row = await clear_task_refusal(self._store, await self._store.get_task(ref.task_id, ref.scope))
+                row, documents = await asyncio.gather(
+                    self._store.get_task(ref.task_id, ref.scope), self._store.list_documents(ref.task_id, ref.scope)
+                )
+                row = await clear_task_refusal(self._store, row)
                 title = row.title or await self._title(row.request.question, ref.tenant)
                 await self._store.save_task_title(ref.task_id, title)
                 ended = row.progress if row.progress is not None and row.progress.phase.over else None
@@ -90,7 +93,7 @@ class PlanningActivities:
                     ref=ref,
                     config=row.config,
                     title=title,
-                    documents=len(await self._store.list_documents(ref.task_id, ref.scope)),
+                    documents=len(documents),
                     finished=ended is not None,
                     forked=row.request.forked_from is not None,
                     fairness_weight=self._tenant_weights.get(ref.tenant, 1.0),

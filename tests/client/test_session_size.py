@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.finished_tasks import make_task_row, store_finished_task
+from tests.support.finished_tasks import as_stored, make_task_row, store_finished_task
 from waystation.client.submission import load_session_documents, prepare_task_row
 from waystation.config.settings import Settings
 from waystation.config.validation import estimate_first_turn_tokens
@@ -12,7 +12,7 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.earlier_tasks import WINDOW_SHARE, EarlierTaskReader
-from waystation.tasks.task import TaskRequest
+from waystation.tasks.task import TaskPhase, TaskRequest
 
 
 def follow_up(session: str = "default") -> TaskRequest:
@@ -62,6 +62,46 @@ async def test_the_same_request_again_is_measured_by_what_there_was_when_it_was_
     await store.register_task(first, ())
     await store_finished_task(without_server)
     assert (await prepare_task_row(without_server, store, follow_up())).config == first.config
+    await store.aclose()
+
+
+async def test_newer_open_tasks_hide_neither_the_same_request_nor_ended_tasks(without_server: Settings) -> None:
+    """Each submission reads one task and ten ended ones, however many the session has."""
+    store = await ended_in(without_server)
+    again = TaskRequest(question="And?", session="default", request_id="again")
+    first = await prepare_task_row(without_server, store, again)
+    await store.register_task(first, ())
+    for number in range(51):
+        newer = TaskRequest(question="And?", session="default", request_id=f"newer {number}", servers=("none",))
+        await store.register_task(make_task_row(newer, without_server, first.ref.store_id), ())
+    await store_finished_task(without_server, "later")
+    repeated = await prepare_task_row(without_server, store, again)
+    assert (repeated.config, repeated.request) == (first.config, first.request)
+    new = await prepare_task_row(
+        without_server, store, TaskRequest(question="And?", session="default", request_id="new")
+    )
+    listed = await EarlierTaskReader(store).render_listing(new, 200_000)
+    assert listed is not None
+    assert listed.count("\n- task-") == 2
+    await store.aclose()
+
+
+async def test_ended_tasks_without_a_report_do_not_shorten_the_listing(without_server: Settings) -> None:
+    store = await ended_in(without_server)
+    for number in range(12):
+        row = make_task_row(
+            TaskRequest(question="And?", session="default", request_id=f"{number}"),
+            without_server,
+            await store.get_store_id(),
+        )
+        await store.register_task(row, ())
+        await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.CANCELLED))
+    new = await prepare_task_row(
+        without_server, store, TaskRequest(question="And?", session="default", request_id="new")
+    )
+    listed = await EarlierTaskReader(store).render_listing(new, 200_000)
+    assert listed is not None
+    assert listed.count("\n- task-") == 1
     await store.aclose()
 
 

@@ -107,9 +107,6 @@ async def submit_stored_task(
     patience: timedelta,
 ) -> SubmittedTask:
     """Submit a stored task to its session. Raises BadInput if the session refuses it, Unreachable."""
-    left_out = find_unindexed_documents(
-        await store.list_documents(row.ref.task_id, row.ref.scope), row.config.remembered_characters
-    )
     request, task_id = row.request, row.ref.task_id
     try:
         await temporal.admit(
@@ -125,9 +122,11 @@ async def submit_stored_task(
             reason = str(refused).removeprefix(REFUSAL_PREFIX)
             await store_task_refusal(store, RefusedTask(ref=row.ref, reason=reason))
         raise
+    run_id, documents = await asyncio.gather(temporal.run_id(task_id), store.list_documents(task_id, row.ref.scope))
+    left_out = find_unindexed_documents(documents, row.config.remembered_characters)
     return SubmittedTask(
         task_id=task_id,
-        run_id=await temporal.run_id(task_id),
+        run_id=run_id,
         ui_url=temporal.build_task_link(task_id),
         warnings=(
             *collect_adjustments(request, settings),

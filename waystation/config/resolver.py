@@ -38,6 +38,7 @@ from waystation.config.validation import (
     validate_window_fits_prompt,
 )
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
+from waystation.kernel.errors import UnknownTask
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.roles import AgentRole, Role, get_role_spec, list_step_roles
 from waystation.models.endpoints import ModelEndpoint
@@ -57,6 +58,7 @@ from waystation.models.profiles import (
 )
 from waystation.security.untrusted import DEFAULT_SERVERS
 from waystation.tasks.earlier_tasks import WINDOW_SHARE, EarlierTaskReader
+from waystation.tasks.ports import TaskReader
 from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_task_id, session_hash, tenant_hash
 
 OUTPUT_RESERVE = 20_000
@@ -392,10 +394,10 @@ async def build_task_row(
         task_id=make_task_id(request),
     )
     # The same request gets the same config again, whatever the session has finished meanwhile.
-    in_session = await earlier.store.list_tasks(ref.scope.get_recall_scope("session"))
-    known = next((row for row in in_session if row.ref == ref), None)
-    if request.servers is None and (before := known or next(iter(in_session), None)) is not None:
-        request = request.replace(servers=before.request.servers)
+    known = await _find_known(earlier.store, ref)
+    if request.servers is None:
+        newest = await earlier.store.list_tasks(ref.scope.get_recall_scope("session"), 1) if known is None else (known,)
+        request = request.replace(servers=newest[0].request.servers) if newest else request
     told = await earlier.estimate_max_tokens(ref, now if known is None else known.submitted_at)
     return TaskRow(
         ref=ref,
@@ -403,6 +405,14 @@ async def build_task_row(
         config=build_task_config(request, settings, prices, now.date(), told),
         submitted_at=now,
     )
+
+
+async def _find_known(store: TaskReader, ref: TaskRef) -> TaskRow | None:
+    """Return the stored row of the task; None if it was not submitted before."""
+    try:
+        return await store.get_task(ref.task_id, ref.scope)
+    except UnknownTask:
+        return None
 
 
 MIN_BUDGET_REPLIES = 4

@@ -17,6 +17,8 @@ from waystation.tasks.task import TaskRow
 from waystation.tasks.view import select_shown_version
 
 _MOST_NAMED = 10
+_MOST_READ = 50
+"""The listing is made from this many ended tasks at most."""
 WINDOW_SHARE = 20
 """Earlier tasks take at most 1/20 of a window."""
 _HEAD = (
@@ -53,11 +55,17 @@ class EarlierTaskReader:
         return estimate_text(_part(await self._lines(ref, at)) or "")
 
     async def _lines(self, ref: TaskRef, at: datetime) -> Sequence[str]:
-        rows = [
-            row
-            for row in await self.store.list_tasks(ref.scope.get_recall_scope("session"))
-            if _is_earlier(row, ref, at)
-        ]
+        """Return the lines of the listing.
+
+        Every submission needs them, and a row holds a whole configuration. So tasks that have not ended are not read,
+        and more than `_MOST_NAMED` rows only if some of these have no report or are not earlier.
+        """
+        scope, rows = ref.scope.get_recall_scope("session"), list[TaskRow]()
+        for most in (_MOST_NAMED, _MOST_READ):
+            ended = await self.store.list_tasks(scope, most, ended_only=True)
+            rows = [row for row in ended if _is_earlier(row, ref, at)]
+            if len(ended) < most or len(rows) == most:
+                break
         return [_line(row) for row in rows[:_MOST_NAMED]]
 
     async def load_report(self, run: RunRef, task: str, scope: MemoryScope) -> str | None:

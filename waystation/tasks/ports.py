@@ -41,6 +41,7 @@ class TaskReader(Protocol):
         *,
         ended_before: datetime | None = None,
         since: datetime | None = None,
+        ended_only: bool = False,
     ) -> tuple[TaskRow, ...]:
         """Return the reader's tasks, newest first.
 
@@ -50,6 +51,7 @@ class TaskReader(Protocol):
             ended_before: only tasks that ended before this moment and are not completely forgotten. A task without a
                 recorded end (terminated, or still running) counts from its submission.
             since: only tasks that were submitted since this moment.
+            ended_only: only tasks with a recorded end.
         """
         ...
 

@@ -193,6 +193,7 @@ class SqlTaskRepository(SqlRepository):
         *,
         ended_before: datetime | None = None,
         since: datetime | None = None,
+        ended_only: bool = False,
     ) -> tuple[TaskRow, ...]:
         """Return the reader's tasks, newest first.
 
@@ -203,6 +204,7 @@ class SqlTaskRepository(SqlRepository):
             ended_before: Only tasks that ended before this time, without completely forgotten ones. A task without a
                 recorded end counts from its submission: it was terminated, or is still running.
             since: Only tasks submitted since this time.
+            ended_only: Only tasks with a recorded end.
         """
         newest = select(tasks).where(build_owner_filter(tasks, reader)).order_by(tasks.c.ordinal.desc()).limit(limit)
         if ended_before is not None:
@@ -210,6 +212,8 @@ class SqlTaskRepository(SqlRepository):
             newest = newest.where(ended, tasks.c.forgotten_at.is_(None))
         if since is not None:
             newest = newest.where(tasks.c.submitted_at >= since)
+        if ended_only:
+            newest = newest.where(tasks.c.ended_at.is_not(None))
         rows = (await connection.execute(newest)).all()
         return tuple(parse_task_row(row) for row in rows)
 
