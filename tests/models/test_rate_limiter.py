@@ -15,6 +15,7 @@ from waystation.models.rate_limiter import CallSize, LimiterContext, RateLimiter
 from waystation.models.rate_limits import LeaseGrant, LeaseRequest, RateLimits
 from waystation.testing.doubles import LocalLimitRepository
 
+RESPONSE_DATE = "Mon, 30 Nov 2026 12:00:00 GMT"
 SCOPE = LimitScope("https://models.example", "account", "claude-sonnet-5-5")
 KEY = (SCOPE.endpoint, SCOPE.model)
 
@@ -182,6 +183,19 @@ async def test_limits_are_learned_from_the_headers_of_a_reply_as_soon_as_they_ar
     waits = await process.call()
     assert waits.begun == 1
     assert 0 < waits.seconds[0] <= 2
+
+
+async def test_a_header_that_cannot_be_right_is_logged_once_without_its_value(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    process = Process()
+    wrong = {**name_limits(60), "anthropic-ratelimit-requests-reset": "tomorrow", "date": RESPONSE_DATE}
+    for _ in range(3):
+        await process.call(headers=wrong)
+    assert process.limiter.limits == RateLimits(requests=60)
+    assert [record.getMessage() for record in caplog.records] == [
+        "claude-sonnet-5-5: the value of the header anthropic-ratelimit-requests-reset is no rate limit and is ignored"
+    ]
 
 
 async def test_a_refusal_lets_all_workers_wait_and_then_come_back_one_by_one() -> None:

@@ -190,9 +190,77 @@ def test_what_is_no_limit_is_ignored(limit: str) -> None:
     assert parse_limit_report({"anthropic-ratelimit-requests-limit": limit}, RESPONSE) is None
 
 
-@given(st.dictionaries(st.sampled_from(sorted(HEADERS)), st.text(max_size=30)))
+OPENAI = {
+    "x-ratelimit-limit-requests": "5000",
+    "x-ratelimit-limit-tokens": "160000",
+    "x-ratelimit-remaining-requests": "4999",
+    "x-ratelimit-remaining-tokens": "149976",
+    "x-ratelimit-reset-requests": "12ms",
+    "x-ratelimit-reset-tokens": "6m0s",
+}
+"""As https://platform.openai.com/docs/guides/rate-limits describes them."""
+
+
+def test_a_limit_on_tokens_of_chat_completions_is_kept_for_input_and_for_output() -> None:
+    assert parse_limit_report(OPENAI, RESPONSE) == LimitReport(
+        limits=RateLimits(requests=5_000, input_tokens=160_000, output_tokens=160_000),
+        remaining=RateLimits(requests=4_999, input_tokens=149_976, output_tokens=149_976),
+    )
+
+
+@pytest.mark.parametrize(
+    "reset",
+    "1s 6m0s 12ms 7.66s 2m59.56s 1h0m1s 24h0m0s 60 0.5 1796040001 1796040001000 2026-11-30T12:00:01Z".split(),
+)
+def test_every_form_of_a_reset_in_the_future_is_read(reset: str) -> None:
+    """Two are Unix times, one second after the response."""
+    assert RESPONSE.timestamp() == 1_796_040_000
+    ignored = list[str]()
+    report = parse_limit_report({**OPENAI, "x-ratelimit-reset-tokens": reset}, RESPONSE, ignored.append)
+    assert report is not None
+    assert (report.remaining.input_tokens, ignored) == (149_976, [])
+
+
+@pytest.mark.parametrize("reset", ["1796039999", "1796039999000", "2026-11-30T11:59:59Z"])
+def test_every_form_of_a_reset_that_has_passed_is_read(reset: str) -> None:
+    report = parse_limit_report({**OPENAI, "x-ratelimit-reset-tokens": reset}, RESPONSE)
+    assert report is not None
+    assert (report.remaining.requests, report.remaining.input_tokens) == (4_999, None)
+
+
+@pytest.mark.parametrize("reset", ["soon", "25h", "9999999999", "-3", "1s6m", "1e3", "nan", "s", "2026-11-30T12:00"])
+def test_a_reset_that_cannot_be_right_is_reported_and_what_is_left_counts(reset: str) -> None:
+    ignored = list[str]()
+    report = parse_limit_report({**OPENAI, "x-ratelimit-reset-requests": reset}, RESPONSE, ignored.append)
+    assert report is not None
+    assert (report.remaining.requests, ignored) == (4_999, ["x-ratelimit-reset-requests"])
+
+
+def test_limits_that_an_endpoint_does_not_know_are_no_limits_and_no_fault() -> None:
+    """Azure sends these for some of its models (https://learn.microsoft.com/en-us/answers/questions/5625878)."""
+    unknown = {
+        "x-ratelimit-limit-tokens": "-1",
+        "x-ratelimit-remaining-tokens": "-1",
+        "x-ratelimit-reset-tokens": "0",
+    }
+    ignored = list[str]()
+    assert parse_limit_report(unknown, RESPONSE, ignored.append) is None
+    assert not ignored
+
+
+def test_a_limit_so_low_that_one_call_would_stop_all_workers_is_ignored() -> None:
+    ignored = list[str]()
+    report = parse_limit_report({**HEADERS, "anthropic-ratelimit-input-tokens-limit": "1"}, RESPONSE, ignored.append)
+    assert report is not None
+    assert report.limits == RateLimits(requests=50, output_tokens=8_000)
+    assert report.remaining == RateLimits(requests=3, output_tokens=0)
+    assert ignored == ["anthropic-ratelimit-input-tokens-limit"]
+
+
+@given(st.dictionaries(st.sampled_from(sorted(HEADERS | OPENAI)), st.text(max_size=30) | st.from_regex("[0-9.hms]+")))
 def test_headers_of_any_kind_are_read_without_an_error(headers: dict[str, str]) -> None:
-    parse_limit_report(headers, RESPONSE)
+    for now in (RESPONSE, None):
+        parse_limit_report(headers, now)
 
 
 def test_a_provider_that_has_less_left_than_the_bucket_empties_it() -> None:

@@ -130,6 +130,7 @@ class ScopeLimiter:
         self._known = self._pausing = False
         self._lease, self._lease_until, self._closed_until, self._ask_after = NOTHING, 0.0, 0.0, 0.0
         self._named_limits: RateLimits = NO_LIMITS
+        self._ignored_headers: set[str] = set()
         self._report: LimitReport | None = None
         self._refusal: Refusal | None = None
         self._recent: deque[tuple[float, RateLimitAmount]] = deque()
@@ -351,7 +352,7 @@ class ScopeLimiter:
 
     def _learn(self, headers: Mapping[str, str]) -> None:
         """Learn from the headers of a response, as soon as they arrive. The store is notified with the next lease."""
-        report = parse_limit_report(headers, parse_http_date(headers.get("date")))
+        report = parse_limit_report(headers, parse_http_date(headers.get("date")), self._log_ignored_header)
         if report is None:
             return
         if report.limits != self._named_limits:
@@ -363,6 +364,12 @@ class ScopeLimiter:
             return self._lease.get(name) if remaining is None else min(self._lease.get(name), remaining)
 
         self._lease = build_rate_limit_amount(left)
+
+    def _log_ignored_header(self, name: str) -> None:
+        """Log a header that cannot be right, once for each process. Its value, which is not ours, is not logged."""
+        if name not in self._ignored_headers:
+            self._ignored_headers.add(name)
+            _log.warning("%s: the value of the header %s is no rate limit and is ignored", self.scope.model, name)
 
 
 class RateLimiter:

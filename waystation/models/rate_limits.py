@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
 
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
 BURST_SECONDS = 10.0
@@ -149,46 +150,111 @@ class Refusal(Value):
     """Calls per minute that the worker made shortly before."""
 
 
-_RATE_HEADERS: Mapping[Dimension, str] = {
-    "requests": "anthropic-ratelimit-requests",
-    "input_tokens": "anthropic-ratelimit-input-tokens",
-    "output_tokens": "anthropic-ratelimit-output-tokens",
+_RATE_HEADERS: Mapping[Dimension, tuple[str, str]] = {
+    "requests": ("anthropic-ratelimit-requests-{}", "x-ratelimit-{}-requests"),
+    "input_tokens": ("anthropic-ratelimit-input-tokens-{}", "x-ratelimit-{}-tokens"),
+    "output_tokens": ("anthropic-ratelimit-output-tokens-{}", "x-ratelimit-{}-tokens"),
 }
 MAX_LIMIT = 1e12
 """Larger numbers in a header are no limits."""
+LEAST_LIMITS: Mapping[Dimension, int] = {"requests": 1, "input_tokens": 1_000, "output_tokens": 1_000}
+"""Smaller numbers in a header are no limits: with one token a minute, a single call would stop all workers for days."""
+MAX_RESET_SECONDS = 86_400.0
+"""Resets that are further away are ignored."""
+UNKNOWN_COUNT = "-1"
+"""Some endpoints send it for a limit that they do not know
+(https://learn.microsoft.com/en-us/answers/questions/5625878).
+"""
+_DURATION = compile_bounded(
+    r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?(?:(\d{1,9}(?:\.\d{1,9})?)ms)?"
+)
+_NUMBER = compile_bounded(r"\d{1,15}(?:\.\d{1,9})?")
+_EPOCH, _EPOCH_MILLISECONDS = 1e9, 1e12
+"""From these on, a plain number is a time in seconds or milliseconds, and not a duration."""
 
 
-def parse_limit_report(headers: Mapping[str, str], now: datetime | None) -> LimitReport | None:
+def parse_limit_report(
+    headers: Mapping[str, str], now: datetime | None, ignored: Callable[[str], None] = lambda _: None
+) -> LimitReport | None:
     """Return what the headers say about limits; None if they say nothing.
+
+    Anthropic names three limits, and RFC 3339 times at which they are replenished
+    (https://platform.claude.com/docs/en/api/rate-limits, "Response headers"). OpenAI and many servers of its protocol
+    name requests and tokens, and durations such as `1s`, `6m0s` or `12ms` until then
+    (https://platform.openai.com/docs/guides/rate-limits, "Rate limits in headers"); others send plain seconds or a Unix
+    time. Their limit on tokens is kept for input and for output, because it is one for both. A limit on requests may be
+    one per day (https://pub.dev/documentation/groq_sdk/latest/models_groq_rate_limit_information/); it then slows down
+    nothing before the provider says that little is left.
+
+    A value that cannot be right is ignored, and the rest of the headers is used.
 
     Args:
         headers: Headers of a response, by lower-case names.
         now: When the response was made, by the provider's clock; None if it does not say so.
+        ignored: Receives the name of each header whose value is ignored.
     """
-    limits = RateLimits.map_each(lambda name: _parse_count(headers.get(f"{_RATE_HEADERS[name]}-limit"), least=1))
+
+    def read_header(name: Dimension, field_name: str) -> tuple[str, str]:
+        """Return the header's name and value; the value is empty if there is none or if it says nothing."""
+        names = [pattern.format(field_name) for pattern in _RATE_HEADERS[name]]
+        header = next((one for one in names if one in headers), names[0])
+        text = headers.get(header, "").strip()
+        return header, "" if text == UNKNOWN_COUNT else text
+
+    def count(name: Dimension, field_name: str, least: int) -> float | None:
+        header, text = read_header(name, field_name)
+        number = _parse_count(text, least)
+        if text and number is None:
+            ignored(header)
+        return number
+
+    limits = RateLimits.map_each(lambda name: count(name, "limit", LEAST_LIMITS[name]))
     if limits.is_empty:
         return None
 
     def remaining(name: Dimension) -> float | None:
-        reset = _parse_moment(headers.get(f"{_RATE_HEADERS[name]}-reset"))
-        left = _parse_count(headers.get(f"{_RATE_HEADERS[name]}-remaining"), least=0)
-        replenished = reset is not None and now is not None and reset < now
+        if limits.get(name) is None:
+            return None
+        left = count(name, "remaining", 0)
+        header, text = read_header(name, "reset")
+        seconds = _parse_reset(text, now)
+        if text and seconds is None and now is not None:
+            ignored(header)
+        replenished = seconds is not None and seconds < 0
         # Where everything is left, the time of replenishment is that of the response.
         return None if replenished and left != limits.get(name) else left
 
     return LimitReport(limits=limits, remaining=RateLimits.map_each(remaining))
 
 
-def _parse_count(text: str | None, least: int) -> float | None:
-    if text is None or not (text.isascii() and text.isdigit()) or len(text) > 15:
+def _parse_count(text: str, least: int) -> float | None:
+    if not (text.isascii() and text.isdigit()) or len(text) > 15:
         return None
     number = float(text)
     return number if least <= number <= MAX_LIMIT else None
 
 
-def _parse_moment(text: str | None) -> datetime | None:
+def _parse_reset(text: str, now: datetime | None) -> float | None:
+    """Return the seconds until a limit is replenished, negative for a time that has passed; None if it is not known."""
+    if not text.isascii():
+        return None
+    if _NUMBER.fullmatch(text):
+        seconds = float(text)
+        if seconds >= _EPOCH:
+            moment = seconds / 1000 if seconds >= _EPOCH_MILLISECONDS else seconds
+            seconds = None if now is None else moment - now.timestamp()
+    elif text and (parts := _DURATION.fullmatch(text)) is not None:
+        hours, minutes, whole, thousandths = (float(part or 0) for part in parts.groups())
+        seconds = hours * 3_600 + minutes * 60 + whole + thousandths / 1000
+    else:
+        moment_named = _parse_moment(text)
+        seconds = None if moment_named is None or now is None else (moment_named - now).total_seconds()
+    return seconds if seconds is not None and abs(seconds) <= MAX_RESET_SECONDS else None
+
+
+def _parse_moment(text: str) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(text or "")
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
     return moment if moment.tzinfo is not None else None
