@@ -86,6 +86,7 @@ ON_A_PLATFORM = (
     'waystation privacy find "Ada Lovelace" --near',
     'waystation privacy erase "Ada Lovelace" --yes',
     'waystation privacy erase "Ada Lovelace" --also ada@example.com --yes',
+    "waystation schedule add \"…\" --cron '0 7 * * 4' --session S --name again",
     "waystation memory forget --before 2026-11-01",
     "waystation memory forget --session S",
     "waystation memory forget --session S --everything",

@@ -1,6 +1,7 @@
 """Questions come back on a real server: five Mondays with a changed document in the third week; and what goes wrong."""
 
 import asyncio
+import shutil
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -27,10 +28,11 @@ from tests.support.temporal_platform import (
 from tests.support.webhook_server import WebhookServer, parse_event_payload, run_webhook_server
 from waystation.agents.action_approvals import TopUpPolicy
 from waystation.cli.main import run
-from waystation.client.erasure import run_erasure
+from waystation.client.erasure import TaskSelection, forget_session_or_tasks, run_erasure, select_task_ids
 from waystation.client.person_search import open_person_search
 from waystation.client.schedules import ScheduleDescription
 from waystation.config.settings import Settings
+from waystation.documents.stored_documents import load_source_documents
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput, ModelRejected, TextNotFoundError
 from waystation.kernel.temporal_names import SCHEDULED_TASK_PRIORITY, TASK_ENDED
@@ -104,6 +106,32 @@ async def test_over_five_weeks_a_report_opens_with_what_changed_and_a_run_that_w
     assert was in head
     assert head.index(was) < head.index("**is now**") < head.index(now)
     assert head.count("[bar.md:3") == 2
+
+
+@pytest.mark.timeout(240)
+async def test_without_paths_runs_use_the_documents_of_the_newest_task_and_forgetting_the_session_removes_schedules(
+    server: TemporalClient, settings: Settings
+) -> None:
+    selection = TaskSelection(session="S")
+    async with run_schedule_platform(server, settings) as platform:
+        added = await platform.schedules.add(platform.make_schedule())
+        await platform.run_week(0)
+        shutil.rmtree(platform.docs)
+        await platform.schedules.add(platform.make_schedule().replace(name="stored", paths=()))
+        said = [(await platform.run_week(week, "stored")).view.last for week in (1, 2)]
+        second, first = [view.task_id for view in await platform.client.list_tasks(TaskFilter(session="S"))]
+        reader = added.view.order.session_ref.scope.get_recall_scope("session")
+        used = [await load_source_documents(platform.store, task, reader) for task in (first, second)]
+        await platform.list_schedules("weekly")
+        ids = await select_task_ids(platform.client, settings, selection)
+        gone = await forget_session_or_tasks(platform.client, settings, selection, ids, everything=True)
+        left = await platform.schedules.list()
+        with pytest.raises(TextNotFoundError):
+            await platform.store.get_text(added.view.order.definition, added.view.order.session_ref.scope)
+    assert said == [f"done, {second}", f"unchanged, {second}, the same question, configuration and documents"]
+    assert used[0]
+    assert used[1] == used[0]
+    assert (gone.schedules, gone.removed.tasks, left) == (2, 2, ())
 
 
 async def told_by_server(platform: SchedulePlatform, name: str) -> bytes:

@@ -50,6 +50,7 @@ from waystation.client.schedules import (
     format_run_budget,
 )
 from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit, format_limit
 from waystation.kernel.clock import local_now
 from waystation.kernel.errors import BadInput
@@ -84,11 +85,15 @@ def _schedule() -> None:
 @schedule.command("add")
 def add(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question that each report answers.")],
-    docs: Annotated[
-        list[Path],
-        typer.Option(metavar="PATH", help="File or folder on the workers' machine, read at each run; repeatable."),
-    ],
     cron: Annotated[str, typer.Option(metavar="CRON", help="Times of the runs: '0 7 * * 1' for Mondays at 07:00.")],
+    docs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="File or folder on the workers' machine, read at each run; repeatable; default: the documents of the "
+            "session's newest task.",
+        ),
+    ] = None,
     budget: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="Budget of each run: 200k (tokens), '$2' or '200k+$2'.")
     ] = None,
@@ -137,7 +142,7 @@ def add(
 
     Each report begins with the changes since the last one. If nothing has changed since then, a run starts no task.
     """
-    settings, paths = Settings(), tuple(str(path.expanduser().absolute()) for path in docs)
+    settings, paths = Settings(), tuple(str(path.expanduser().absolute()) for path in docs or ())
     request = TaskRequest(
         question=question,
         tenant=settings.tenant,
@@ -187,10 +192,25 @@ def _build_definition(given: Mapping[str, object], request: TaskRequest) -> Sche
 
 
 async def _add(settings: Settings, definition: ScheduleDefinition) -> ScheduleDescription:
-    loaded = load_documents_with_progress([Path(path) for path in definition.paths])
-    print_message(f"{format_count(len(loaded.documents), 'document')} at present")
+    paths = [Path(path) for path in definition.paths]
+    documents = load_documents_with_progress(paths).documents if paths else ()
     async with await Client.connect(settings) as client:
+        if not paths:
+            documents = await _load_session_documents(client, definition.request.session)
+        print_message(f"{format_count(len(documents), 'document')} at present")
         return await (await client.get_schedule_client()).add(definition)
+
+
+async def _load_session_documents(client: Client, session: str) -> Sequence[SourceDocument]:
+    """Load the documents that a run without paths would use now. Raises BadInput if there are none."""
+    documents = await client.get_session_documents(session)
+    if not documents:
+        raise BadInput(
+            "no documents: name a file or folder with --docs PATH, or the session of a task that has documents with "
+            "--session S"
+        )
+    print_message(f"No --docs: each run uses the documents of the newest task in session {session}.")
+    return documents
 
 
 @schedule.command("list")
@@ -309,7 +329,8 @@ def format_schedule(schedule: ScheduleDescription) -> str:
         month = "" if definition.monthly.is_unlimited else f", {format_limit(definition.monthly)} a month"
         lines.append(f"  {definition.request.question}")
         budget = f"{format_run_budget(definition)} for each run{month}"
-        lines.append(f"  {', '.join(definition.paths)}; session {definition.request.session}; {budget}")
+        documents = ", ".join(definition.paths) or "documents of the session's newest task"
+        lines.append(f"  {documents}; session {definition.request.session}; {budget}")
         lines += _format_extras(definition.request)
     next_run = "-" if view.next_run is None or view.paused else _local(view.next_run)
     last = f"{_local(view.last_run)}, {view.last or 'result no longer known'}" if view.last_run else "-"
