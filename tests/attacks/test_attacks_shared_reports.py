@@ -298,6 +298,7 @@ async def test_the_page_makes_a_link_once_and_says_what_is_wrong_at_its_field(se
         made = await asking.post(f"/tasks/{task}/shares", headers=BEARER, data={**FORM, "days": "7"})
         later = await asking.get(f"/tasks/{task}/shares", headers=BEARER)
     assert (wrong.status_code, 'id="share-days-fault"' in wrong.text) == (400, True)
+    assert "A link is valid for 1 to 365 days: write a number like 30." in wrong.text
     assert (no_number.status_code, "Write a number of days, like 30." in no_number.text) == (400, True)
     assert f"{HERE}/shared/" in made.text
     assert "/shared/" not in later.text

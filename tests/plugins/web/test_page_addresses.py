@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from tests.plugins.web.test_plan_pages import open_stub_site
 from tests.support.finished_tasks import store_finished_task
 from waystation.config.settings import Settings
+from waystation.plugins.web.forms import extract_field_errors
+from waystation.tasks.report_links import NewReportLink
 
 
 @pytest.fixture
@@ -39,3 +42,15 @@ async def test_a_page_that_does_not_exist_says_so_to_a_person_and_leads_home(set
             assert "openapi" not in found.text
         program = await asking.get("/v1/nope")
     assert "/v1/openapi.json lists all addresses" in program.json()["detail"]
+
+
+async def test_a_day_or_a_number_that_is_none_is_refused_with_an_example(settings: Settings) -> None:
+    async with open_stub_site(settings) as (asking, _):
+        day = await asking.get("/spending?since=soon")
+        number = await asking.get("/sessions?first=many")
+    assert (day.status_code, number.status_code) == (422, 422)
+    assert "it should be a day, like 2026-11-30" in day.text
+    assert "it should be a whole number, like 30" in number.text
+    with pytest.raises(ValidationError) as refused:
+        NewReportLink.model_validate({"days": "1.5"})
+    assert extract_field_errors(refused.value) == {"days": "it should be a whole number, like 30"}

@@ -4,12 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from waystation.plugins.web.activity_page import find_work
 from waystation.plugins.web.diagrams import (
     LEFT,
     MAX_CALL_MARKS,
     MIN_SPAN_WIDTH,
     WIDTH,
     TimelineSpan,
+    build_time_axis,
     build_timeline,
     format_polyline_points,
 )
@@ -149,3 +151,16 @@ def test_a_line_of_many_points_has_no_two_in_one_place_and_keeps_its_last() -> N
     points = format_polyline_points((number / 10, 90 - number / 100) for number in range(5_000)).split()
     assert len(points) < WIDTH
     assert (points[0], points[-1]) == ("0,90", "499.9,40")
+
+
+def test_the_picture_of_a_task_ends_where_the_task_ended_whatever_people_did_with_it_later() -> None:
+    ran = [happened(1, "taken"), happened(2, "called"), happened(3, "charged"), happened(4, "ended", "")]
+    later = [happened(600, "refused"), happened(601, "messaged", ""), happened(900, "forgotten", "")]
+    assert build_time_axis([*ran, *later], None) == build_time_axis(ran, None)
+    assert build_time_axis(ran, None).last == ran[-1].at
+    again = [*ran, happened(500, "reopened", ""), happened(510, "taken"), happened(520, "left")]
+    assert build_time_axis(again, None).last == again[-1].at
+    waited = [*ran[:3], happened(4, "asked"), happened(300, "answered"), happened(310, "left"), happened(311, "ended")]
+    work = find_work([*waited, *later], None)
+    assert work is not None
+    assert work.last <= waited[-1].at

@@ -238,6 +238,7 @@ def find_work(events: Sequence[TaskEvent], now: datetime | None) -> TimeAxis | N
     `now`: the current time while the task is not over; otherwise None.
     """
     whole = build_time_axis(events, now)
+    events = [one for one in events if one.at <= whole.last]
     long = (whole.last - whole.first) * MIN_IDLE_SHARE
     stretches, stretch = list[list[TaskEvent]](), [events[0]]
     asked, calling = 0, set[str]()

@@ -147,7 +147,11 @@ class TimeAxis(NamedTuple):
 
 
 def build_time_axis(events: Sequence[TaskEvent], now: datetime | None) -> TimeAxis:
-    """Build the axis from a task's first event to its last one, or to `now` while it is not over."""
+    """Build the axis from a task's first event to its end, or to `now` while it is not over."""
+    if now is None and any(one.kind == "ended" for one in events):
+        # What people did with it later, such as forgetting it or a message that came too late, is not drawn.
+        worked = [one.at for one in events if one.kind == "ended" or (one.agent and one.kind != "refused")]
+        return TimeAxis(events[0].at, max(worked))
     return TimeAxis(events[0].at, max([events[-1].at, *([now] if now else [])]))
 
 
@@ -162,7 +166,7 @@ def build_timeline(
     Args:
         events: All events of the task, in order.
         now: The current time while the task is not over; otherwise None.
-        axis: The time range to draw. None: from the first event to the last one, or to `now`.
+        axis: The time range to draw. None: from the first event to the task's end, or to `now`.
         agents: The agents to draw. Empty: all of them.
     """
     of_agents = [one for one in events if one.agent]

@@ -149,8 +149,7 @@ def extract_field_errors(error: ValidationError) -> dict[str, str]:
     found: dict[str, str] = {}
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
         place = str(fault["loc"][0]) if fault["loc"] else WHOLE_FORM
-        words = format_fault_message(str(fault["msg"]))
-        words = "this is empty" if words == _EMPTY else words
+        words = "this is empty" if fault["msg"] == _EMPTY else format_fault_message(fault["type"], fault["msg"])
         found.setdefault(*((place, words) if place in _LABELS else (WHOLE_FORM, f"{sanitize_line(place)}: {words}")))
     return found
 

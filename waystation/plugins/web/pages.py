@@ -157,7 +157,7 @@ from waystation.plugins.web.uploads import MAX_FILES, Uploads
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import is_amount_rejection
 from waystation.tasks.details import parse_grant
-from waystation.tasks.report_links import DEFAULT_DAYS, MadeReportLink, NewReportLink
+from waystation.tasks.report_links import DEFAULT_DAYS, MAX_DAYS, MadeReportLink, NewReportLink
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import Preset, TaskPhase, TaskRequest, make_own_session_name
 from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, list_pending_approvals
@@ -984,11 +984,13 @@ async def share_by_form(
     """Make a read-only link to the report, and show it once."""
 
     async def act(form: FormData) -> Response:
-        given = {"days": _field(form, "days"), "sources": bool(_field(form, "sources"))}
-        faults = FormErrorCollector()
+        days, faults = _field(form, "days"), FormErrorCollector()
+        given = {"days": days, "sources": bool(_field(form, "sources"))}
         with faults.collecting_errors_of("days"):
-            if not _field(form, "days").isdecimal():
+            if not (days.isascii() and days.isdecimal()):
                 raise BadInput(f"write a number of days, like {DEFAULT_DAYS}")
+            if len(days) > len(str(MAX_DAYS)) or not 1 <= int(days) <= MAX_DAYS:
+                raise BadInput(f"a link is valid for 1 to {MAX_DAYS} days: write a number like {DEFAULT_DAYS}")
         wanted = faults.build_or_raise(lambda: NewReportLink.model_validate(given))
         made = await create_report_link(client, principal, task, wanted)
         return await _shares(request, client, task, made)

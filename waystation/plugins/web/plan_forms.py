@@ -83,7 +83,8 @@ def build_plan_of_form(steps: Sequence[PlanFormStep]) -> Plan:
             built.append(Step.model_validate({name: given[name] for name in Step.model_fields}))
         except ValidationError as error:
             for fault in error.errors():
-                faults.setdefault(f"{fault['loc'][0]}-{step.number}", []).append(format_fault_message(fault["msg"]))
+                words = format_fault_message(fault["type"], fault["msg"])
+                faults.setdefault(f"{fault['loc'][0]}-{step.number}", []).append(words)
     if not faults:
         plan = Plan(steps=tuple(built))
         for fault in find_plan_faults(plan):

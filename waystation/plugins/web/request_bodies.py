@@ -34,7 +34,7 @@ from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem, Sour
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import UNLIMITED, Amount, Limit, parse_bounded_limit, parse_limit
 from waystation.kernel.errors import BadInput, InvalidFieldError, WaystationError
-from waystation.kernel.value import VALUE_ERROR_PREFIX, EagerValue, Value, describe_fault
+from waystation.kernel.value import EagerValue, Value, describe_fault
 from waystation.memory.passages import MemoryExcerpt, MemoryQuery
 from waystation.planning.plan import MAX_PLAN_CHARACTERS, Plan, Step, find_plan_errors
 from waystation.plugins.web.access import CurrentPrincipal
@@ -311,9 +311,20 @@ class ForgetSessionRequest(EagerValue):
     )
 
 
-def format_fault_message(message: str) -> str:
-    """Format pydantic's message, in our words if it is an error of ours."""
-    return replace_control_characters(message.removeprefix(VALUE_ERROR_PREFIX))
+_EXAMPLES: Mapping[str, str] = {
+    "int": "it should be a whole number, like 30",
+    "date": "it should be a day, like 2026-11-30",
+    "datetime": "it should be a time, like 2026-11-30T07:00:00Z",
+}
+"""What is said of text that is no such value, by the first word of pydantic's kind of fault."""
+
+
+def format_fault_message(kind: str, message: str) -> str:
+    """Format pydantic's message in our words; of text that is no number, day or time, give an example."""
+    expected, _, fault = kind.partition("_")
+    if expected in _EXAMPLES and fault.endswith(("type", "parsing", "parsing_size", "inexact")):
+        return _EXAMPLES[expected]
+    return replace_control_characters(describe_fault(kind, message))
 
 
 _SHAPES: Mapping[str, str] = {
@@ -336,7 +347,7 @@ def format_body_fault(kind: str, message: str, place: Sequence[int | str]) -> st
         return "it should be a JSON object with named fields"
     if kind == "json_type":
         return "it should be JSON"
-    return replace_control_characters(describe_fault(kind, message))
+    return format_fault_message(kind, message)
 
 
 def format_faults(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:
@@ -853,7 +864,8 @@ async def edit_agent_context(client: Client, task: str, body: NewEdit, principal
             note=body.note,
         )
     except ValidationError as error:
-        raise BadInput("; ".join(format_fault_message(str(fault["msg"])) for fault in error.errors())) from error
+        faults = [format_fault_message(fault["type"], fault["msg"]) for fault in error.errors()]
+        raise BadInput("; ".join(faults)) from error
     return await client.edit_context(await client.resolve_task_id(task), edit, body.instructions)
 
 
