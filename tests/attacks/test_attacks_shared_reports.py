@@ -249,8 +249,10 @@ async def test_the_pages_of_a_forgotten_task_say_that_its_texts_were_deleted_and
         await store.forget_tasks(order)
     async with open_site(settings) as asking:
         page = await asking.get(f"/tasks/{task}", headers=BEARER)
-        others = [await asking.get(f"/tasks/{task}/{one}", headers=BEARER) for one in ("report", "shares")]
-    assert [one.status_code for one in (page, *others)] == [200, 410, 410]
+        own = ("report", "shares", "draft", "plan", "document?name=a.md", "agents/research-1")
+        paths = [*(f"/tasks/{task}/{one}" for one in own), f"/?follow={task}", f"/schedules?task={task}"]
+        others = [await asking.get(path, headers=BEARER) for path in paths]
+    assert [one.status_code for one in (page, *others)] == [200, *([410] * len(paths))]
     for one in (page, *others):
         assert "The texts of this task were deleted" in one.text
         for offer in ("Export this run", "Fork:", "Create a link", "/shares", "has no report yet"):

@@ -778,8 +778,11 @@ def test_a_session_is_forgotten_after_its_name_was_typed(settings: Settings) -> 
         assert find_faults_in_all_layouts(page) == {}
         assert pages.client.forgotten is None
         name.fill(page.locator("#forget input[name=name]").input_value())
+        page.evaluate("showWaiting(1)")
+        expect(page.locator("#badge")).to_have_text("1")
         page.get_by_role("button", name="Forget it").click()
         expect(page.get_by_role("status").filter(has_text="Forgotten: 1 task, 2 passages")).to_be_visible()
+        expect(page.locator("#badge")).to_be_hidden()
 
 
 def test_spending_by_session_leads_to_the_session(settings: Settings) -> None:

@@ -71,6 +71,9 @@ async def _requests(temporal: "TemporalTaskClient", store: SqlStore, row: TaskRo
     progress = await temporal.query_progress(task_id)
     if progress is not None:
         return list_pending_approvals(TaskView.from_progress(await with_spending(store, progress)), then)
+    if row.progress is not None and row.progress.phase.over:
+        # The server lists a task as waiting for a moment after its history was deleted.
+        return []
     return [
         PendingApproval(
             task_id=task_id, title=row.title, approval=ApprovalView.from_request(approval), at_deadline=then

@@ -292,11 +292,13 @@ async def render_home_page(
     client: TenantClient,
     principal: CurrentPrincipal,
     query: Annotated[TasksPageQuery, Query()],
-) -> HTMLResponse:
+) -> Response:
     """Render the form for a new task, and the newest or matching tasks."""
     follows = (
         None if query.follow is None else await client.get_last_known_task(await client.resolve_task_id(query.follow))
     )
+    if follows is not None and follows.forgotten:
+        return _forgotten(request, follows.task_id)
     return await _home(request, client, principal, query, follows=follows)
 
 
@@ -516,12 +518,14 @@ async def render_schedules_page(
     client: TenantClient,
     task: Annotated[str | None, Query(pattern=TASK_ID_PATTERN)] = None,
     added: Annotated[str, Query(max_length=60)] = "",
-) -> HTMLResponse:
+) -> Response:
     """Render the schedules with their next run, and what their last run did.
 
     `task`: task that a new schedule repeats. `added`: schedule that was just added.
     """
     task_id = None if task is None else await client.resolve_task_id(task)
+    if task_id is not None and (await client.get_last_known_task(task_id)).forgotten:
+        return _forgotten(request, task_id)
     return await _schedules(request, client, task_id=task_id, added=added)
 
 
@@ -793,7 +797,7 @@ async def render_activity_page(
 
 
 @pages.get("/tasks/{task}/plan")
-async def render_plan_page(request: Request, client: TenantClient, task: TaskPath) -> HTMLResponse:
+async def render_plan_page(request: Request, client: TenantClient, task: TaskPath) -> Response:
     """Render the plan, as a form while it waits for approval."""
     return await _plan(request, client, task)
 
@@ -805,11 +809,13 @@ async def _plan(
     back: RejectedForm = NO_REJECTED_FORM,
     steps: Sequence[PlanFormStep] | None = None,
     chosen: int = 0,
-) -> HTMLResponse:
+) -> Response:
     """Render the plan. `steps`: those of the form, if it was changed and not refused. `chosen`: step to continue at."""
     task_id = await client.resolve_task_id(task)
     seen = await client.get_newest_event_number()
     view = await client.get_last_known_task(task_id, details=True)
+    if view.forgotten:
+        return _forgotten(request, task_id)
     now = list_form_steps(await client.get_plan(task_id))
     waiting = next((one for one in list_pending_approvals(view) if one.approval.is_editable_plan), None)
     # While no server answers, no one knows whether the plan waits: the form stays as it was sent.
@@ -871,10 +877,13 @@ async def send_plan_by_form(
 @pages.get("/tasks/{task}/document")
 async def render_document_page(
     request: Request, client: TenantClient, task: TaskPath, name: Annotated[str, Query(max_length=200)]
-) -> HTMLResponse:
+) -> Response:
     """Render a whole document of a task, with the lines marked that its report cites."""
     task_id = await client.resolve_task_id(task)
-    text = await client.get_document_text(task_id, name)
+    try:
+        text = await client.get_document_text(task_id, name)
+    except BadInput as refused:
+        return await _render_forgotten_or_raise(request, client, task_id, refused)
     report = await load_exported_report(client, await client.get_last_known_task(task_id))
     citations = [one for one in report.sources if one.document == name and not one.fault] if report else []
     return _page(
@@ -899,6 +908,13 @@ async def download_run_file(client: TenantClient, task: TaskPath) -> Response:
 def _forgotten(request: Request, task_id: str) -> Response:
     """Render that the texts of a task are gone, in the place of one of them."""
     return render_error_page(request, 410, "This task was forgotten", FORGOTTEN_TASK, task_id=task_id)
+
+
+async def _render_forgotten_or_raise(request: Request, client: Client, task_id: str, refused: BadInput) -> Response:
+    """Render that the texts of a task are gone, if they are; otherwise raise the error."""
+    if (await client.get_last_known_task(task_id)).forgotten:
+        return _forgotten(request, task_id)
+    raise refused
 
 
 @pages.get("/tasks/{task}/report")
@@ -1077,6 +1093,8 @@ async def render_draft_page(request: Request, client: TenantClient, making: Expo
         found = await making.build_draft(client, task_id)
     except NothingToDraft:
         return render_error_page(request, 400, "No draft yet", NOTHING_TO_DRAFT, task_id=task_id)
+    except BadInput as refused:
+        return await _render_forgotten_or_raise(request, client, task_id, refused)
     return _page(
         request,
         "draft.html",
@@ -1089,10 +1107,13 @@ async def render_draft_page(request: Request, client: TenantClient, making: Expo
 
 
 @pages.get("/tasks/{task}/agents/{agent}")
-async def render_agent_page(request: Request, client: TenantClient, task: TaskPath, agent: AgentPath) -> HTMLResponse:
+async def render_agent_page(request: Request, client: TenantClient, task: TaskPath, agent: AgentPath) -> Response:
     """Render the transcript of one agent."""
     task_id = await client.resolve_task_id(task)
-    log = build_transcript_view(await client.get_transcript(task_id, agent))
+    try:
+        log = build_transcript_view(await client.get_transcript(task_id, agent))
+    except BadInput as refused:
+        return await _render_forgotten_or_raise(request, client, task_id, refused)
     over, links = await client.is_over(task_id), LinkBuilder(task_id, "pages")
     return _page(request, "agent.html", task_id=task_id, agent=agent, log=log, over=over, links=links)
 
