@@ -88,7 +88,12 @@ def add(
         list[Path],
         typer.Option(metavar="PATH", help="File or folder on the workers' machine, read at each run; repeatable."),
     ],
-    cron: Annotated[str, typer.Option(metavar="CRON", help="Times of the runs: '0 7 * * 1' for Mondays at 07:00.")],
+    cron: Annotated[
+        str,
+        typer.Option(
+            metavar="CRON", help="Times of the runs as a cron expression, like '0 7 * * 1' for Mondays at 07:00."
+        ),
+    ],
     budget: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="Budget of each run: 200k (tokens), '$2' or '200k+$2'.")
     ] = None,
