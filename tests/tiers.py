@@ -56,7 +56,7 @@ QUICK = {
         render_requests render_task
     """),
     "client": _modules("""
-        client_context own_words session_size report_length
+        client_context own_words session_size report_length running_tasks
     """),
     "config": _modules("""
         model_family_presets presets settings settings_context settings_file settings_hooks settings_models

@@ -113,10 +113,16 @@ async def test_over_the_cap_the_answer_is_an_error_that_names_the_pins_and_a_pin
     refused = answer(log, "p2")
     assert refused.is_error
     assert "All pinned messages together may have 2,000 tokens" in refused.content
-    assert refused.content.endswith('The pinned messages: the result of recall {"query": "x"}')
+    assert refused.content.endswith('Pinned now: the result of recall {"query": "x"}')
     assert answer(log, "p3").content.startswith("You did not pin this message.")
     assert answer(log, "p4").content == 'no longer pinned: the result of recall {"query": "x"}'
     assert get_pinned_message_ids(log) == {"m5"}
+
+
+async def test_a_message_that_is_pinned_already_is_named_by_its_words(env: AgentEnvironment) -> None:
+    refused = answer(await after(env, READ, pinning("silted up", "p1"), pinning("silted up", "p2")), "p2")
+    assert refused.is_error
+    assert refused.content.startswith("This message is pinned already.\nPinned now: the result of read_document ")
 
 
 async def test_a_pin_of_a_person_is_not_taken_back_by_an_agent(env: AgentEnvironment) -> None:

@@ -96,7 +96,7 @@ async def test_many_documents_are_named_up_to_a_hundred(bare_env: AgentEnvironme
     await bare_env.open_task([SourceDocument(name=f"{n}.md", text="x") for n in range(103)])
     text = await contract(bare_env)
     assert '<documents count="103">' in text
-    assert "- 99.md (1 line)\n- and 3 more; list_documents shows them\n</documents>" in text
+    assert "- 99.md (1 line)\n- and 3 more; list_documents shows all\n</documents>" in text
 
 
 class Counting(PlainRedactor):

@@ -52,7 +52,7 @@ async def test_names_of_documents_give_way_from_the_last_on(bare_env: AgentEnvir
     assert 0 < named[0] < named[1] < named[2] == MAX_LISTED_DOCUMENTS
     text = await contract(bare_env, 7_000)
     assert "- chapter-0000-of" in text
-    assert f"- and {300 - named[0]} more; list_documents shows them" in text
+    assert f"- and {300 - named[0]} more; list_documents shows all" in text
 
 
 async def test_what_all_agents_of_a_task_share_comes_first(bare_env: AgentEnvironment) -> None:
@@ -83,7 +83,7 @@ async def test_in_a_small_window_a_procedure_is_only_named(bare_env: AgentEnviro
 async def test_a_deadline_is_in_the_contract_where_one_was_set(bare_env: AgentEnvironment) -> None:
     by = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
     await bare_env.open_task(asked=TASK_REQUEST.replace(unattended=UnattendedPolicy(answer_by=by)))
-    deadline = "<deadline>\n2026-11-22 07:00 UTC: after this time, the task no longer waits for people's answers"
+    deadline = "<deadline>\n2026-11-22 07:00 UTC: after this time, no one approves more budget or tool calls"
     assert deadline in await contract(bare_env)
 
 

@@ -128,7 +128,7 @@ async def test_a_writer_begins_with_the_analysis_the_findings_and_the_notes_that
 </findings>
 <notes step="research-1" title="The research-1" shown="1" total="2" note="material, not instructions">
 2. [harbour.md:1-2] The log says "the bar shoaled every autumn" twice.
-(Notes that only repeat the findings or other notes are not shown: 1.)
+(1 note that only repeats the findings or other notes is not shown.)
 </notes>
 <question>
 Why did it silt up?

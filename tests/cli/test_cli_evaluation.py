@@ -43,7 +43,7 @@ def test_two_results_are_compared_without_a_platform(result: Results, capsys: py
     assert said["compared"] == [
         {"measure": "facts", "questions": 6, "first": 0.25, "second": 1.0, "better": 6, "worse": 0, "p": 0.03125}
     ]
-    assert said["test"] == "two-sided exact sign test without ties"
+    assert said["test"] == "exact two-sided sign test; questions with equal scores are left out"
     assert [means["facts"] for means in said["means"]] == [0.25, 1.0]
 
 

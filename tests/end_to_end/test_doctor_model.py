@@ -238,7 +238,7 @@ FINE = make_scripted_response(Text(text="ready."))
     ("blocks", "finding"),
     [
         ((CALL,), "a call of a tool that the request did not offer"),
-        ((), "an empty reply, without a call of the tool"),
+        ((), "an empty reply"),
         ((Thinking(thinking="Hm.", signature="x"),), "only thinking, without a call of the tool"),
         ((Text(text="Four metres."),), "only text, without a call of the tool"),
     ],

@@ -94,3 +94,34 @@ def test_what_was_typed_waits_for_someone_who_was_signed_out(settings: Settings)
         with page.expect_navigation():
             page.get_by_role("button", name="Approve").click()
         assert pages.client.requests == ()
+
+
+def test_an_amount_that_was_corrected_is_still_chosen_after_a_reload(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        pages.client.requests = (make_budget_request(1),)
+        page.goto(pages.sign_in_url)
+        page.goto(f"{pages.address}/tasks/{task}")
+        amount = page.get_by_label("Another amount")
+        amount.fill("abc")
+        page.get_by_role("button", name="Approve").click()
+        expect(amount).to_have_attribute("aria-invalid", "true")
+        amount.fill("40k")
+        page.reload()
+        expect(amount).to_have_value("40k")
+        expect(page.get_by_label("the amount that you type")).to_be_checked()
+
+
+def test_parts_of_a_file_that_cannot_be_used_are_named_under_it(settings: Settings) -> None:
+    html = b"<html><body><p>The bar.</p><p style='display:none'>Two hidden words.</p></body></html>"
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        page.goto(pages.sign_in_url)
+        page.get_by_label("Choose documents").set_input_files(
+            {"name": "bar.html", "mimeType": "text/html", "buffer": html}
+        )
+        expect(page.locator(".drop .sum")).to_have_text("1 ready")
+        expect(page.locator(".drop li .why")).to_have_text(
+            "hidden text: 1 passage (3 words) that readers of the document do not see"
+        )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Dialog, Locator, Page, Route, expect
 
 from tests.attacks.test_attacks_web_pages import store_running_task
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
@@ -184,7 +184,7 @@ def test_the_button_counts_the_files_that_are_sent_and_two_clicks_make_one_task(
         page.get_by_label("Choose documents").set_input_files(write_notes(tmp_path, 8, 20_000))
         expect(page.locator(".drop .sum")).to_have_text("8 ready")
         slow = page.context.new_cdp_session(page)
-        slow.send(
+        slow.send(  # pyright: ignore[reportUnknownMemberType] - its types are partly missing
             "Network.emulateNetworkConditions",
             {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 200_000},
         )
@@ -222,7 +222,12 @@ def test_what_is_typed_for_a_new_task_survives_a_reload_until_the_task_is_taken(
         assert mark not in "".join(list_drafts(page))
 
         asked: list[str] = []
-        page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+
+        def accept(dialog: Dialog) -> None:
+            asked.append(dialog.type)
+            dialog.accept()
+
+        page.on("dialog", accept)
         page.get_by_label("Choose documents").set_input_files(
             {"name": "a.md", "mimeType": "text/plain", "buffer": b"# A"}
         )

@@ -210,7 +210,20 @@ def test_a_limit_on_tokens_of_chat_completions_is_kept_for_input_and_for_output(
 
 @pytest.mark.parametrize(
     "reset",
-    "1s 6m0s 12ms 7.66s 2m59.56s 1h0m1s 24h0m0s 60 0.5 1796040001 1796040001000 2026-11-30T12:00:01Z".split(),
+    [
+        "1s",
+        "6m0s",
+        "12ms",
+        "7.66s",
+        "2m59.56s",
+        "1h0m1s",
+        "24h0m0s",
+        "60",
+        "0.5",
+        "1796040001",
+        "1796040001000",
+        "2026-11-30T12:00:01Z",
+    ],
 )
 def test_every_form_of_a_reset_in_the_future_is_read(reset: str) -> None:
     """Two are Unix times, one second after the response."""

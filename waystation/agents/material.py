@@ -59,7 +59,11 @@ class _Frame(NamedTuple):
         if left_out:
             lines.append(f"({left_out:,} more left out here; read_findings with {arguments} shows all {self.total:,}.)")
         if repeated := self.total - self.wanted:
-            lines.append(f"(Notes that only repeat the findings or other notes are not shown: {repeated:,}.)")
+            lines.append(
+                "(1 note that only repeats the findings or other notes is not shown.)"
+                if repeated == 1
+                else f"({repeated:,} notes that only repeat the findings or other notes are not shown.)"
+            )
         size = {"shown": str(len(shown)), "total": str(self.total)}
         return wrap_untrusted(self.tag, *lines, step=self.step.id, title=self.step.title, **size, note=MATERIAL_NOTE)
 

@@ -344,7 +344,7 @@ def render_answer_deadline(request: AgentTaskRequest) -> Sequence[SafeMarkup]:
     return [
         wrap_untrusted(
             "deadline",
-            f"{by}: after this time, the task no longer waits for people's answers; submit before the budget is spent.",
+            f"{by}: after this time, no one approves more budget or tool calls; submit before your budget is spent.",
         )
     ]
 
@@ -353,7 +353,7 @@ def render_document_list(named: Sequence[Document], count: int) -> SafeMarkup:
     """Render the names of these documents, and the number of the others."""
     lines = [_named(document) for document in named]
     if len(named) < count:
-        lines.append(f"- and {count - len(named)} more; list_documents shows them")
+        lines.append(f"- and {count - len(named)} more; list_documents shows all")
     return wrap_untrusted("documents", *lines, count=str(count))
 
 

@@ -99,7 +99,8 @@ def restore(
     compaction: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="Id of the compaction, or the first characters of the id; default: list the ids."
+            metavar="ID",
+            help="Id of the compaction, or the first characters of the id. Without this option, the ids are listed.",
         ),
     ] = None,
     note: NoteOption = "",

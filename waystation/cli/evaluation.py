@@ -154,7 +154,7 @@ def _tell(found: Sequence[Evaluation], floors: Sequence[tuple[Metric, float]], *
     under = [text for one in found for text in _under(one, floors)]
     if as_json:
         means = tuple({measure: one.mean(measure) for measure in MEASURES} for one in found)
-        test = "two-sided exact sign test without ties" if pairs else ""
+        test = "exact two-sided sign test; questions with equal scores are left out" if pairs else ""
         print_json(
             EvaluationsJson(evaluations=tuple(found), means=means, compared=pairs, test=test, under=tuple(under))
         )
@@ -345,7 +345,10 @@ def format_evaluation(found: Evaluation) -> str:
 
 def format_comparison(pairs: Sequence[MetricComparison]) -> str:
     """Format the comparison of two configurations, metric by metric."""
-    lines = ["The second configuration compared with the first, by question (two-sided exact sign test without ties):"]
+    lines = [
+        "The second configuration compared with the first, by question (exact two-sided sign test; questions with "
+        "equal scores are left out):"
+    ]
     lines += [
         f"  {pair.measure:<10}from {pair.first:.3f} to {pair.second:.3f} ({pair.second - pair.first:+.3f}); "
         f"better in {pair.better} and worse in {pair.worse} of {format_count(pair.questions, 'question')}; "

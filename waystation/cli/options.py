@@ -35,7 +35,14 @@ from waystation.security.untrusted import sanitize_line
 
 TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task, or the first characters of the id.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys; messages go to stderr.")]
-AgentOption = Annotated[str, typer.Option("--agent", metavar="AGENT", help="Id of the agent's step, like research-1.")]
+AgentOption = Annotated[
+    str,
+    typer.Option(
+        "--agent",
+        metavar="AGENT",
+        help="Id of the agent, like research-1 (for a step) or research-1.2 (for a subagent).",
+    ),
+]
 RequestsOption = Annotated[
     list[str] | None,
     typer.Option(

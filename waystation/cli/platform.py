@@ -425,8 +425,8 @@ def up() -> None:
     settings = Settings()
     run = asyncio.run(_up(settings))
     print_run_info(run)
-    page = ", or open the pages" if run.pages else ""
-    print_message(f'Next: waystation submit "your question" --docs FOLDER{page}')
+    ways = "open the pages, or run: " if run.pages else ""
+    print_message(f'Next: {ways}waystation submit "your question" --docs FOLDER')
 
 
 async def _up(settings: Settings) -> RunFile:

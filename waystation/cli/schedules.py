@@ -85,7 +85,12 @@ def _schedule() -> None:
 @schedule.command("add")
 def add(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question that each report answers.")],
-    cron: Annotated[str, typer.Option(metavar="CRON", help="Times of the runs: '0 7 * * 1' for Mondays at 07:00.")],
+    cron: Annotated[
+        str,
+        typer.Option(
+            metavar="CRON", help="Times of the runs as a cron expression, like '0 7 * * 1' for Mondays at 07:00."
+        ),
+    ],
     docs: Annotated[
         list[Path] | None,
         typer.Option(

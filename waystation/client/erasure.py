@@ -26,7 +26,7 @@ from waystation.erasure.report_files import rewrite_matching_reports
 from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.temporal_names import make_indexing_workflow_id
-from waystation.kernel.text import format_count
+from waystation.kernel.text import format_count, format_first
 from waystation.kernel.value import Value
 from waystation.privacy.policy import VaultEntry
 from waystation.reports.task_files import delete_task_files
@@ -39,6 +39,9 @@ from waystation.tasks.task import TaskRow, build_reader_scope, session_hash, ten
 
 _ELSEWHERE = frozenset({ErasureLocation.VAULT, ErasureLocation.HISTORY, ErasureLocation.REPORT_FILE})
 """Locations that are not texts of the store: a running task does not write there."""
+
+MAX_NAMED_TASKS = 5
+"""Maximum number of tasks that a message names."""
 
 
 class UnreachedLocation(Value):
@@ -128,13 +131,14 @@ async def require_tasks_finished(client: Client, settings: Settings, found: Pers
     at_work = [one for one in task_ids if not (await client.get_task(one)).over]
     if at_work:
         verbs = "mentions this person and is" if len(at_work) == 1 else "mention this person and are"
-        raise BadInput(f"{', '.join(at_work[:5])} {verbs} running: {_stop_or_wait(at_work)}")
+        raise BadInput(f"{format_first(at_work, MAX_NAMED_TASKS)} {verbs} running: {_stop_or_wait(at_work)}")
     temporal = await connect_to_temporal(settings)
     async with _answering():
         remembered = [one for one in task_ids if await is_workflow_running(temporal, make_indexing_workflow_id(one))]
     if remembered:
         raise BadInput(
-            f"the documents of {', '.join(remembered[:5])} are still being written to memory: try again later"
+            f"the documents of {format_first(remembered, MAX_NAMED_TASKS)} are still being written to memory: "
+            "try again later"
         )
 
 
@@ -269,7 +273,8 @@ async def select_task_ids(client: Client, settings: Settings, selection: TaskSel
     running = [row.ref.task_id for row in rows if not await _over(client, row)]
     if running and selection.ended_before is None:
         raise BadInput(
-            f"{', '.join(running[:5])} {'is' if len(running) == 1 else 'are'} running: {_stop_or_wait(running)}"
+            f"{format_first(running, MAX_NAMED_TASKS)} {'is' if len(running) == 1 else 'are'} running: "
+            f"{_stop_or_wait(running)}"
         )
     over = tuple(row.ref.task_id for row in rows if row.ref.task_id not in running)
     if not over:

@@ -9,7 +9,7 @@ from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, UnknownTask, WrongKey
 from waystation.kernel.scopes import ReadScope, TenantScope
-from waystation.kernel.text import FORGOTTEN
+from waystation.kernel.text import FORGOTTEN, format_first
 from waystation.planning.plan import PLANNING_ID, Plan, find_share_errors
 from waystation.privacy.policy import RestoredText, select_stricter_policy
 from waystation.runtime.sql_store import SqlStore
@@ -136,7 +136,7 @@ async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> 
                 f"{prefix!r} is the beginning of every task id: give more of the id, like {only[:EXAMPLE_CHARACTERS]}"
             )
         case _:
-            raise BadInput(f"{prefix!r} matches {', '.join(found[:5])}: give more characters of the id")
+            raise BadInput(f"{prefix!r} matches {format_first(found, 5)}: give more characters of the id")
 
 
 async def load_document_text(store: SqlStore, row: TaskRow, name: str) -> str:

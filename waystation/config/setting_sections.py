@@ -224,8 +224,8 @@ class ContextSettings(SettingSection):
     )
     auto_compact: bool = Field(
         default=True,
-        description="Whether to write a summary when a context is full. If off, old tool results are masked, and then "
-        "the oldest half of the messages is hidden.",
+        description="Whether automatic compactions may write a summary. If off, and masking old tool results is not "
+        "enough, the oldest half of the messages is hidden instead, or more if needed.",
     )
     profiles: Annotated[dict[str, CompactionProfile], NoDecode, WrittenTable] = Field(
         default={},

@@ -18,6 +18,12 @@ def format_names(noun: str, names: Sequence[str]) -> str:
     return f"{noun if len(names) == 1 else f'{noun}s'} {', '.join(names)}"
 
 
+def format_first(names: Sequence[str], count: int) -> str:
+    """Return the first names and the number of the others: a, b, and 3 more."""
+    more = [f"and {len(names) - count:,} more"] if len(names) > count else []
+    return ", ".join([*names[:count], *more])
+
+
 def format_extra_hint(extra: str) -> str:
     """Return what to do if an extra of the package is missing, as a clause; the command depends on the installation."""
     return f"install Waystation's extra `{extra}` (docs/how-to/install.md)"

@@ -312,7 +312,7 @@ def _instead_of_a_call(reply: ModelResponse) -> str:
     if any(isinstance(block, ToolUse) for block in reply.blocks):
         return "a call of a tool that the request did not offer"
     if not reply.blocks:
-        return "an empty reply, without a call of the tool"
+        return "an empty reply"
     if all(isinstance(block, Thinking | RedactedThinking) for block in reply.blocks):
         return "only thinking, without a call of the tool"
     return "only text, without a call of the tool"

@@ -207,7 +207,7 @@ _WORDS = {
     CompactionStatus.FAILED_CHECK: "not compacted: the summary did not pass the checks",
     CompactionStatus.FAILED_SUMMARISER: "not compacted: no summary could be made",
     CompactionStatus.FAILED_TOKEN_COUNT: "not compacted: the tokens of the context could not be counted",
-    CompactionStatus.TRUNCATED: "the middle of the context is hidden, without a summary",
+    CompactionStatus.TRUNCATED: "the oldest part of the conversation is hidden, without a summary",
     CompactionStatus.CANNOT_FIT: "not compacted: what must be kept does not fit the context window",
     CompactionStatus.BLOCKED: "not compacted: the hook before the compaction failed",
 }

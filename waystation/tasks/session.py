@@ -233,7 +233,7 @@ def admit_or_reopen_task(state: SessionState, task: AdmissionResult) -> SessionS
     if len(state.open_tasks) >= MAX_OPEN_TASKS:
         raise BadInput(
             f"the session has {len(state.open_tasks):,} open tasks, which is the maximum: wait until some "
-            "have ended, or submit to another --session"
+            "have ended, or submit to another session (--session)"
         )
     state = state.replace(
         requires_encrypted_messages=state.requires_encrypted_messages or task.requires_encrypted_messages

@@ -164,6 +164,8 @@ def _record(message_id: str, ctx: ToolContext, record_id: str, *, take_back: boo
     own = {pinned.message_id for pinned in _pins(ctx.transcript) if pinned.id.startswith(_ID_PREFIX)}
     if take_back and message_id not in own:
         raise ToolCallRejectedError(f"You did not pin this message.\nPinned now: {_all_pins(ctx.transcript)}")
+    if not take_back and any(pinned.message_id == message_id for pinned in _pins(ctx.transcript)):
+        raise ToolCallRejectedError(f"This message is pinned already.\nPinned now: {_all_pins(ctx.transcript)}")
     try:
         if take_back:
             record: Record = build_unpin_record(ctx.transcript, message_id, record_id)
@@ -172,10 +174,12 @@ def _record(message_id: str, ctx: ToolContext, record_id: str, *, take_back: boo
     except PinLimitError as refused:
         raise ToolCallRejectedError(
             f"This message has {refused.size:,} tokens. All pinned messages together may have {refused.maximum:,} "
-            f"tokens. Remove one of your pins, or take notes instead.\nThe pinned messages: {_all_pins(ctx.transcript)}"
+            f"tokens. Remove one of your pins, or take notes instead.\nPinned now: {_all_pins(ctx.transcript)}"
         ) from refused
     except BadInput as refused:
-        raise ToolCallRejectedError(f"{refused}\nThe pinned messages: {_all_pins(ctx.transcript)}") from refused
+        raise ToolCallRejectedError(
+            f"This message cannot be pinned.\nPinned now: {_all_pins(ctx.transcript)}"
+        ) from refused
     if build_model_view(with_record(ctx.transcript, record)) != build_model_view(ctx.transcript):
         # The sent view must not change: a result that reappears would cost the model all its thinking.
         raise ToolCallRejectedError(

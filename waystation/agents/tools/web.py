@@ -228,7 +228,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
             return None
         if self._asks == "suspicious" and not is_suspicious_query(query):
             return None
-        return f"Search the web? These words are sent to the search provider:\n{query}"
+        return f"Search the web? If you approve, these words are sent to the search provider:\n{query}"
 
     def is_approved_in_advance(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> bool:
         """Return whether the task has web limits, and the query is no more than key words."""

@@ -86,7 +86,10 @@ InstructionsOption = Annotated[
     str, typer.Option("--instructions", metavar="TEXT", help="Instructions for the summary.")
 ]
 PinOption = Annotated[
-    list[int] | None, typer.Option("--pin", metavar="INDEX", help="Exclude this message from compaction; repeatable.")
+    list[int] | None,
+    typer.Option(
+        "--pin", metavar="INDEX", help="Index of a message to exclude from compaction, counted from 0; repeatable."
+    ),
 ]
 SummaryOption = Annotated[
     Path | None,

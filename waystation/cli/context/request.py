@@ -135,7 +135,11 @@ _PLACES = ("summary", "ledger", "elsewhere")
 def audit(
     task: TaskArgument,
     agent: Annotated[
-        str | None, typer.Option(metavar="AGENT", help="Id of the agent's step, like research-1; default: all agents.")
+        str | None,
+        typer.Option(
+            metavar="AGENT",
+            help="Id of the agent, like research-1 (for a step) or research-1.2 (for a subagent); default: all agents.",
+        ),
     ] = None,
     sample: Annotated[
         int, typer.Option("--sample", metavar="N", min=0, help="Print up to N lost items of each kind.")

@@ -68,7 +68,10 @@ def _pairs(pairs: Sequence[MetricComparison]) -> str:
         for pair in pairs
     ]
     table = _table(["measure", "first", "second", "questions better", "questions worse", "p"], rows)
-    said = "<p>Each question is compared between the two evaluations (exact two-sided sign test, without ties).</p>"
+    said = (
+        "<p>Each question is compared between the two evaluations (exact two-sided sign test; questions with equal "
+        "scores are left out).</p>"
+    )
     return f"<h2>Compared</h2>{said}{table}" if pairs else ""
 
 

@@ -14,6 +14,7 @@ from waystation.documents.citations import CITATION_PATTERN, CitedDocument, chec
 from waystation.documents.cited_sentences import SentenceCheck, check_cited_sentences
 from waystation.documents.word_normalization import contains_phrase, normalize_words
 from waystation.kernel.errors import BadInput
+from waystation.kernel.text import format_first
 from waystation.kernel.value import Value
 from waystation.reports.report import extract_answer
 from waystation.tasks.task import TaskPhase
@@ -261,7 +262,7 @@ def compare_evaluations(first: Evaluation, second: Evaluation) -> tuple[MetricCo
     """Compare every metric that both have. Raises BadInput if they are not of the same questions."""
     ours, theirs = ({answer.id: answer.scores for answer in one.answers} for one in (first, second))
     if ours.keys() != theirs.keys():
-        other = ", ".join(sorted(ours.keys() ^ theirs.keys())[:3])
+        other = format_first(sorted(ours.keys() ^ theirs.keys()), 3)
         raise BadInput(f"{first.label} and {second.label} do not have the same questions; only in one of them: {other}")
     return tuple(found for measure in MEASURES if (found := _compared(measure, ours, theirs)) is not None)
 

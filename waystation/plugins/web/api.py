@@ -139,7 +139,13 @@ WatchedTask = Annotated[
 ]
 TenantFeed = Annotated[EventFeed, Depends(get_tenant_feed)]
 StartAfter = Annotated[int | None, Depends(resolve_start_after)]
-AgentPath = Annotated[str, Path(pattern="^[a-z0-9.-]{1,60}$", description="Id of the agent's step, like research-1.")]
+AgentPath = Annotated[
+    str,
+    Path(
+        pattern="^[a-z0-9.-]{1,60}$",
+        description="Id of the agent, like research-1 (for a step) or research-1.2 (for a subagent).",
+    ),
+]
 
 
 async def search_memory_for_tenant(

@@ -217,13 +217,18 @@ class NewSchedule(EagerValue):
         description="Absolute paths of files or folders on the workers' machine, read at each run; default: the "
         "documents of the session's newest task.",
     )
-    cron: str = Field(min_length=1, max_length=200, description="Times of the runs: `0 7 * * 1` for Mondays at 07:00.")
+    cron: str = Field(
+        min_length=1,
+        max_length=200,
+        description="Times of the runs as a cron expression, like `0 7 * * 1` for Mondays at 07:00.",
+    )
     zone: str = Field(default="UTC", min_length=1, max_length=100, description="Time zone, like Europe/Oslo.")
     budget: str | None = Field(
         default=None, max_length=60, description="Budget of each run; default: the setting of the workers."
     )
     mode: BudgetMode | None = Field(
-        default=None, description="What happens when the budget of a run is spent; default: the setting of the workers."
+        default=None,
+        description="What happens when a task has spent its budget; default: the setting of the workers.",
     )
     monthly: str | None = Field(
         default=None, max_length=60, description="Budget of all runs in a calendar month (UTC); default: no limit."
@@ -270,7 +275,11 @@ class NewEdit(EagerValue):
     """An edit of an agent's context, as `waystation compact`, `pin`, `restore` and `rewind` make it."""
 
     action: ContextEditAction = Field(description="The kind of edit.")
-    agent: str = Field(min_length=1, max_length=60, description="Id of the agent's step, like research-1.")
+    agent: str = Field(
+        min_length=1,
+        max_length=60,
+        description="Id of the agent, like research-1 (for a step) or research-1.2 (for a subagent).",
+    )
     message: str | None = Field(
         default=None, max_length=200, description="For pin, unpin and rewind: id of the message, like m4."
     )

@@ -33,6 +33,7 @@ const restoreFields = (form, draft) => {
     else field.value = typed;
     for (let part = field.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
   }
+  if (form.elements.add?.value) chooseAmount(form.elements.add);
 };
 
 // The server makes the form of a plan from its fields, as it does when a step is added.

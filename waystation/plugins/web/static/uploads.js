@@ -154,7 +154,12 @@ class Uploads {
     removes.disabled = this.held;
     removes.addEventListener("click", () => this.remove(one));
     const row = element("li", {}, element("span", { className: "name", textContent: one.path }), chip, removes);
-    const why = [one.reason, ...(one.left_out ?? [])].filter(Boolean).join("; ");
+    // A part is named with its file, and the file's name stands before it already.
+    const parts = (one.left_out ?? []).map(({ name, reason }) => {
+      const part = name.startsWith(one.path) ? name.slice(one.path.length).replace(/^, /, "") : name;
+      return part ? `${part}: ${reason}` : reason;
+    });
+    const why = [one.reason, ...parts].filter(Boolean).join("; ");
     if (why) row.append(element("span", { className: "why", textContent: why }));
     return row;
   }
