@@ -40,6 +40,7 @@ const show = (page) => {
   const main = page.querySelector("main");
   document.querySelector("main").replaceWith(main);
   localTimes(main);
+  enableCopying(main);
   main.tabIndex = -1;
   main.focus();
 };
