@@ -161,13 +161,13 @@ def test_the_offline_model_is_asked_for_neither() -> None:
         (
             {"roles": {"writing": {"model": COUNTING}}, "effort": "high"},
             f"{COUNTING}, the model of writing, does not support effort high: set WAYSTATION_EFFORT (or, for "
-            "writing only, WAYSTATION_ROLES__WRITING__EFFORT) to one of: default. Or choose another model in "
+            "writing only, WAYSTATION_ROLES__WRITING__EFFORT) to one of: default. You can also choose another model in "
             "WAYSTATION_ROLES__WRITING__MODEL",
         ),
         (
             {"roles": {"analysis": {"thinking": "off"}}},
             f"{SONNET}, the model of analysis, does not support thinking off: set "
-            "WAYSTATION_ROLES__ANALYSIS__THINKING to one of: adaptive, default. Or choose another model in "
+            "WAYSTATION_ROLES__ANALYSIS__THINKING to one of: adaptive, default. You can also choose another model in "
             "WAYSTATION_ROLES__ANALYSIS__MODEL",
         ),
         (

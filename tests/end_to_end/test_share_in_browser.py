@@ -36,6 +36,10 @@ def test_a_new_link_is_shown_and_opens_the_report_for_someone_who_is_not_signed_
         page.get_by_role("button", name="Create a link").click()
         shown = page.get_by_role("heading", name="The new link").locator("xpath=..").get_by_role("link")
         expect(shown).to_be_visible()
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.get_by_role("button", name="Copy").click()
+        expect(page.get_by_role("button", name="Copied")).to_be_visible()
+        assert page.evaluate("() => navigator.clipboard.readText()") == shown.inner_text()
         assert page.locator("section table tbody tr").count() == 1
         stranger = started.new_context().new_page()
         answer = stranger.goto(shown.inner_text())

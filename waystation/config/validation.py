@@ -188,7 +188,7 @@ def validate_model_options(role: Role, works: ModelOptions, names: OptionSetting
         setting = names.effort if refused.setting == "effort" else names.thinking
         raise BadInput(
             f"{works.model}, the model of {role}, does not support {refused.requested}: set "
-            f"{_variables(setting, role)} to one of: {allowed}. Or choose another model in "
+            f"{_variables(setting, role)} to one of: {allowed}. You can also choose another model in "
             f"{make_variable_name(f'roles.{role}.model')}"
         )
 

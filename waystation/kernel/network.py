@@ -10,7 +10,7 @@ _BROKEN: Mapping[str, str] = {
     "ConnectionResetError": "the connection was reset",
     "BrokenPipeError": "the connection was closed",
     "ConnectTimeout": "no connection in time",
-    "PoolTimeout": "too many calls are under way",
+    "PoolTimeout": "too many calls of this process are under way",
     "TimeoutException": "no answer in time",
     "TimeoutError": "no answer in time",
     "RemoteProtocolError": "the connection was closed before the whole answer arrived, or the answer is not HTTP",

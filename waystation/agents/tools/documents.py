@@ -65,6 +65,8 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
         lines = [_line(document) for document in documents[start : start + arguments.count]]
         taken, _ = select_page_lines(lines, ctx.page_characters)
         shown = start + len(taken)
+        if not documents:
+            return "The task has no documents."
         if not taken:
             return (
                 f"The task has {format_count(len(documents), 'document')}; none has number {arguments.first} or higher."

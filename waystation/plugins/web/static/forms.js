@@ -41,6 +41,7 @@ const show = (page) => {
   document.querySelector("main").replaceWith(main);
   localTimes(main);
   if (events) countWaiting();
+  enableCopying(main);
   main.tabIndex = -1;
   main.focus();
 };

@@ -263,14 +263,15 @@ const localTimes = (part) => {
   }
 };
 
-// Buttons that copy what is at an address, which only work with a script.
+// Buttons that copy their words, or what is at an address. They only work with a script.
 const enableCopying = (part) => {
-  for (const copies of part.querySelectorAll("button[data-copy]")) {
+  for (const copies of part.querySelectorAll("button[data-copy], button[data-words]")) {
     copies.hidden = !navigator.clipboard;
     copies.onclick = async () => {
       const words = copies.textContent;
-      const answer = await fetch(copies.dataset.copy).catch(() => null);
-      const done = answer?.ok && await navigator.clipboard.writeText(await answer.text()).then(() => true, () => false);
+      const answer = copies.dataset.copy ? await fetch(copies.dataset.copy).catch(() => null) : null;
+      const text = answer?.ok ? await answer.text() : copies.dataset.words;
+      const done = text && await navigator.clipboard.writeText(text).then(() => true, () => false);
       copies.textContent = done ? "Copied" : "Could not be copied";
       setTimeout(() => { copies.textContent = words; }, 2000);
     };
