@@ -21,17 +21,18 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import psutil
 from temporalio.client import Client as TemporalClient
+from temporalio.service import RPCError, RPCStatusCode
 
 from benchmarks.budgets.tables import print_table
 from tests.end_to_end.messages_server import run_messages_server
@@ -81,6 +82,7 @@ DOCUMENTS = tuple(
 QUESTION = "Which harbours does the survey name, and what does it say about their depth?"
 BUDGET, WINDOW = Limit(tokens=400_000), 10_000
 LOOK = 0.5
+ResultT = TypeVar("ResultT")
 THE_REST = "the model and the client"
 
 HEARTBEATS = re.compile(
@@ -241,10 +243,11 @@ class LoadGenerator:
             if self.submitted == TASKS:
                 self.all_submitted.set()
             handle = self.server.get_workflow_handle(task_id)
-            await handle.result()
+            await retry_while_busy(handle.result)
             async with self.calls:
-                seen = (await handle.describe()).raw_description.workflow_execution_info
-                phase = await read_phase_with_retry(self.client, task_id)
+                described = await retry_while_busy(handle.describe)
+                seen = described.raw_description.workflow_execution_info
+                phase = (await retry_while_busy(lambda: self.client.get_task(task_id))).phase
             return phase, seen.history_size_bytes, seen.history_length
 
 
@@ -314,26 +317,27 @@ async def run_quiet_tenant(times: list[float], name: str, tasks: int = sys.maxsi
                 window=WINDOW,
             )
             began = time.perf_counter()
-            await server.get_workflow_handle((await submit_with_retry(client, asked)).task_id).result()
+            task_id = (await submit_with_retry(client, asked)).task_id
+            await retry_while_busy(server.get_workflow_handle(task_id).result)
             times.append(time.perf_counter() - began)
             await asyncio.sleep(QUIET_PAUSE)
 
 
 async def submit_with_retry(client: Client, asked: TaskRequest) -> SubmittedTask:
-    """The task, also where the database or a worker was away for a moment: the same request finds the same task."""
+    """Submit the task. The same request finds the same task, so that it may be repeated."""
+    return await retry_while_busy(lambda: client.submit(asked, DOCUMENTS))
+
+
+async def retry_while_busy(call: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    """Return the result of the call, which is repeated while the database, a worker or the server does not answer."""
     while True:
         try:
-            return await client.submit(asked, DOCUMENTS)
+            return await call()
         except (StoreUnavailable, Unreachable):
             await asyncio.sleep(LOOK)
-
-
-async def read_phase_with_retry(client: Client, task_id: str) -> TaskPhase:
-    """The phase of a task that has ended, also where the database is away for a moment."""
-    while True:
-        try:
-            return (await client.get_task(task_id)).phase
-        except (StoreUnavailable, Unreachable):
+        except RPCError as error:
+            if error.status not in {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.UNAVAILABLE}:
+                raise
             await asyncio.sleep(LOOK)
 
 
