@@ -10,11 +10,13 @@ from waystation.agents.leg import AgentFinished, BudgetExhausted, LegState
 from waystation.budgets.budget import BudgetAccount, BudgetMode, RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
+from waystation.planning.plan import PlanEdit, PlanEditResult
 from waystation.tasks.progress import build_task_progress
 from waystation.tasks.reallocation import compute_drawable_budget, draw_budget, draw_from_task, should_wait_for_release
+from waystation.tasks.reviews import apply_plan_edit_result, build_plan_approval_request
 from waystation.tasks.session import SessionBudgetAnswer
 from waystation.tasks.state import UNFIT_SHARES_NOTE, TaskState
-from waystation.tasks.task import TaskPhase
+from waystation.tasks.task import ApprovalRequest, TaskPhase
 from waystation.tasks.view import TaskView
 
 PLANNING = RunUsage(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
@@ -255,3 +257,33 @@ def test_the_floor_rises_with_what_finished_steps_have_spent() -> None:
         limit = helped.runs["research-1"].limit.tokens or 0
         state = spent(helped, Amount(tokens=limit - 500), Amount(tokens=6_000))
     assert [state.account.reserved[step.id].tokens for step in PLAN.steps[2:]] == [5_000, 5_000]
+
+
+@pytest.mark.parametrize("dropped", [step.id for step in PLAN.steps[:3]])
+def test_every_step_of_a_plan_that_a_person_edited_begins_with_what_is_reserved_for_it(dropped: str) -> None:
+    """Otherwise a limit would be below the reservation, and lending from it would reach below what was spent."""
+    state = TaskState(
+        account=BudgetAccount(limit=Limit(tokens=45_000)),
+        minimum_reserve=FLOOR,
+        minimum_reserves={"writing": Amount(tokens=12_000)},
+    ).with_plan(PLAN, RunUsage(), (), Limit(tokens=90_000))
+    assert state.get_step_share("research-1") != state.get_step_share("writing")
+    request = build_plan_approval_request(state, NOON, None)
+    edited = PLAN.replace(
+        steps=tuple(
+            step.replace(needs=tuple(one for one in step.needs if one != dropped))
+            for step in PLAN.steps
+            if step.id != dropped
+        )
+    )
+    state, answered = apply_plan_edit_result(
+        state.with_approval_request(request),
+        PlanEdit(request_id=request.request_id, plan="b" * 64),
+        PlanEditResult(plan=edited),
+        TASK_CONFIG.replace(agent_budget=Limit(tokens=90_000)),
+        NOON,
+    )
+    assert isinstance(answered, ApprovalRequest)
+    for step in edited.steps:
+        begun = state.start_step(step, REF, TASK_CONFIG)
+        assert begun.account.reserved[step.id] == begun.runs[step.id].limit.amount, step.id

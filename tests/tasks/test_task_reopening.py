@@ -144,3 +144,14 @@ def test_the_number_of_a_leg_that_was_cut_off_is_not_used_again() -> None:
     cut_off = state.runs["research-1"].with_settled_usage(state.runs["research-1"].totals).finish_partial("cancelled")
     state = again(state.with_run(cut_off).end_task(TaskPhase.CANCELLED))
     assert (make_working_state().runs["research-1"].leg, state.runs["research-1"].leg) == (1, 2)
+
+
+def test_a_step_that_never_began_begins_with_what_is_reserved_for_it() -> None:
+    stopped = ended("research-1", "research-2").replace(
+        minimum_reserve=Amount(tokens=4_000), minimum_reserves={"writing": Amount(tokens=60_000)}
+    )
+    state = again(stopped)
+    for step_id in ("analysis", "writing"):
+        begun = state.start_step(PLAN.get_step(step_id), REF, TASK_CONFIG)
+        assert begun.account.reserved[step_id] == begun.runs[step_id].limit.amount, step_id
+    assert state.account.reserved["writing"] != state.account.reserved["analysis"]

@@ -596,6 +596,12 @@ class OversightState(Value):
         """Cost so far, per agent run."""
         return tuple(self.costs.values())
 
-    def after_reopening(self) -> "OversightState":
-        """Reset for a reopened task. The plan stays as revised; the report is reviewed again."""
-        return self.replace(shares={}, current_run="", times_sent_back=0, fixing_faults=False, fixing_failed=False)
+    def after_reopening(self, shares: Mapping[str, Limit]) -> "OversightState":
+        """Reset for a reopened task. The plan stays as revised; the report is reviewed again.
+
+        Args:
+            shares: What each step that works again starts with.
+        """
+        return self.replace(
+            shares=dict(shares), current_run="", times_sent_back=0, fixing_faults=False, fixing_failed=False
+        )

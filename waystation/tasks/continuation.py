@@ -131,7 +131,7 @@ def build_reopened_state(ended: TaskState, rewind: TaskRewind, agent_budget: Lim
         suspended_runs=reopened,
         initial_step_limit=share,
         approvals=tuple(_closed(approval, rewind) for approval in ended.approvals),
-        oversight=ended.oversight.after_reopening(),
+        oversight=ended.oversight.after_reopening(shares),
         notes=(*ended.notes, edit.text, *_revised(ended, rewind.agent)),
         cancelled=False,
         delivery_requested=False,

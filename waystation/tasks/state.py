@@ -156,7 +156,8 @@ class TaskState(Value):
         given = {step.id: shares[step.id] for step in plan.steps if step.share or shares[step.id] != share}
         for step in plan.steps:
             account = account.reserve(step.id, given.get(step.id, share).amount)
-        oversight = state.oversight.replace(shares={**state.oversight.shares, **given})
+        # Of a plan that a person replaced, no share stays: a step would begin with another limit than its reservation.
+        oversight = state.oversight.replace(shares=given)
         return state.replace(
             phase=TaskPhase.WORKING,
             plan=plan,
