@@ -331,7 +331,7 @@ def format_schedule(schedule: ScheduleDescription) -> str:
     if definition is None:
         lines.append("  the question is no longer in the store: remove the schedule and add it again")
     else:
-        month = "" if definition.monthly.is_unlimited else f", {format_limit(definition.monthly)} a month"
+        month = "" if definition.monthly.is_unlimited else f", at most {format_limit(definition.monthly)} a month"
         lines.append(f"  {definition.request.question}")
         budget = f"{format_run_budget(definition)} for each run{month}"
         documents = ", ".join(definition.paths) or "documents of the session's newest task"

@@ -128,8 +128,8 @@ def format_approval_request(one: PendingApproval) -> str:
     why = f"; {sanitize_line(format_unanswered_call(cause))}" if cause else ""
     return (
         f"{request.agent} asks for {format_amount(request.requested)} more {about}. The agent has spent "
-        f"{format_used_amount(request.spent, request.limit)}{why}. The agent needs at least "
-        f"{format_amount(request.needed)} to go on."
+        f"{format_used_amount(request.spent, request.limit)}{why}. To go on, the agent needs at "
+        f"least {format_amount(request.needed)} more."
     )
 
 
