@@ -205,7 +205,7 @@ def test_an_answer_with_an_edited_plan_says_how_many_steps_were_approved() -> No
         PlanVersion(number=1, plan=plan, made_by=PLANNING_ID),
         PlanVersion(number=2, plan=edited, made_by=PlanEdit(request_id="plan-1", plan="a" * 64).made_by),
     )
-    said = "the plan with 4 steps waited for approval; "
+    said = "approval was asked for the plan with 4 steps; "
     by_ada = "approved by Ada (name not verified)"
     view = ApprovalView.from_request(asked)
     assert format_request_and_answer(view, over=True, plans=versions[:1]) == f"{said}{by_ada}"
