@@ -124,11 +124,9 @@ async def test_the_page_of_a_task_leads_to_its_draft_while_it_works_and_to_files
         for form in ("pdf", "docx", "bibtex", "ris")
     }
     assert all(links.values()), links
-    assert ["/draft" in nothing_yet, f'href="/tasks/{running}/draft"' in working, "/draft" in over] == [
-        False,
-        True,
-        False,
-    ]
+    offered = [f'href="/tasks/{running}/draft"' in page for page in (nothing_yet, working)]
+    assert offered == [False, True]
+    assert f"/tasks/{ended}/draft" not in over
     assert (draft.status_code, "One was closed." in draft.text) == (200, True)
     leads = re.findall(r'href="(/v1/tasks/[^"]+/draft[^"]*)"', draft.text)
     wanted = ("?form=pdf", "?form=docx", "?form=markdown", "?form=html", "", "?form=bibtex", "?form=ris")

@@ -173,8 +173,8 @@ def test_the_offline_model_is_asked_for_neither() -> None:
         (
             {"roles": {"research": {"model": HAIKU, "thinking": "off"}}, "effort": "max"},
             f"{HAIKU}, the model of research, does not support effort max with thinking off: set WAYSTATION_EFFORT "
-            "(or, for research only, WAYSTATION_ROLES__RESEARCH__EFFORT) to one of: low, medium, high, default. Or "
-            "choose another model in WAYSTATION_ROLES__RESEARCH__MODEL",
+            "(or, for research only, WAYSTATION_ROLES__RESEARCH__EFFORT) to one of: low, medium, high, default. "
+            "You can also choose another model in WAYSTATION_ROLES__RESEARCH__MODEL",
         ),
     ],
 )
