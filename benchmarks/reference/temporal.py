@@ -27,9 +27,9 @@ workflows, messages and activities work together.
 If a signal and an Update have the same name, both take the same JSON.
 """
 ACTIVITIES = """
-The name of an activity's task queue is `waystation-` followed by the name in the second column. A leg of a role that
-you have added appears as the activity that the role names, by default `RunResearchAgent`. No workflow starts
-`SearchMemory` or `CountPassages`: a command starts them as
+The name of an activity's task queue is `waystation-` followed by the name in the column *queue* below. The field
+`activity` of a role that you have added says which activity runs its legs; the default is `RunResearchAgent`. No
+workflow starts `SearchMemory` or `CountPassages`: a command starts them as
 [standalone activities](../temporal.md#standalone-activities).
 """
 OPTIONS: Mapping[str, ActivityConfig] = {

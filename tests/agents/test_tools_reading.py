@@ -34,7 +34,7 @@ wide.md (2 lines, 5,007 characters)\
 """)
     assert await library.call_tool(make_tool_use("list_documents", first=2, count=1)) == snapshot("""\
 keeper.md (2 lines, 54 characters)
-continues at number 3 of 5\
+the list continues at number 3 of 5\
 """)
     assert await library.call_tool(make_tool_use("list_documents", first=9)) == snapshot(
         "The task has 5 documents; none has number 9 or higher."

@@ -294,6 +294,8 @@ async def test_only_what_is_handed_in_is_large(settings: Settings, keys: ApiKeyS
         )
     assert found == [413, 413, 404]
     assert bounded.status_code == 413
+    # Nothing is submitted here, so larger documents are not mentioned.
+    assert bounded.json()["detail"] == "this request may have at most 1,000,000 bytes"
 
 
 async def _in_parts() -> AsyncGenerator[bytes]:

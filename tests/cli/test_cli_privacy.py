@@ -115,7 +115,8 @@ def test_what_cannot_be_used_is_refused(
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("LANGUAGES", "en,xx", "there is no spaCy model for the language xx: install one"),
+        ("LANGUAGES", "en,xx", "there is no spaCy model for the language xx: install one (such as xx_core_news_md)"),
+        ("LANGUAGES", "en,zh", "there is no spaCy model for the language zh: install one (such as zh_core_web_md)"),
         ("LANGUAGES", "en=xx_missing", "the spaCy model xx_missing is not installed"),
         ("NATIONAL_IDS", "us,xx", "national_ids: there are no recognisers for xx"),
         ("RECOGNISERS", "missing.yaml", "the file of recognisers missing.yaml cannot be read"),

@@ -73,7 +73,7 @@ def test_values_from_a_preset_a_variable_or_the_file_are_printed_with_their_sour
     assert lines[-3:] == [
         "Mode soft (WAYSTATION_MODE); 100,000 tokens for each agent",
         "Agents: model waystation-offline-1; window 25,000 tokens (preset qa), full at 18,750",
-        "Compaction (preset qa): at 30 messages at the latest; the first 2 and the last 10 messages stay",
+        "Compaction (preset qa): when there are 30 messages, or earlier; the first 2 and the last 10 messages stay",
     ]
 
 
@@ -84,8 +84,8 @@ def test_a_window_that_is_not_available_is_printed_with_the_requested_one(capsys
     long = printed(capsys, preset="long")
     assert "Budget 300,000 tokens (preset long)" in long
     assert (
-        "at 75 messages at the latest; the first 3 and the last 20 messages stay; an agent stops at 1,000 messages\n"
-        in long
+        "when there are 75 messages, or earlier; the first 3 and the last 20 messages stay; an agent stops at 1,000 "
+        "messages\n" in long
     )
 
 

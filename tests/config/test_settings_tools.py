@@ -51,8 +51,8 @@ def test_networks_are_written_with_commas(written: str, monkeypatch: pytest.Monk
     ("name", "said"),
     [
         ("WEB_REACHABLE", "is not a network: write it like 10.1.0.0/16 or fd00::/8"),
-        ("PARAMETERS", "it is not valid JSON; a table in the config file is easier to write"),
-        ("PROFILES", "it is not valid JSON; a table in the config file is easier to write"),
+        ("PARAMETERS", "it is not valid JSON: correct it, or write it as a table in the config file"),
+        ("PROFILES", "it is not valid JSON: correct it, or write it as a table in the config file"),
     ],
 )
 def test_what_cannot_be_read_is_refused_under_the_name_of_its_setting(

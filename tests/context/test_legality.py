@@ -25,7 +25,7 @@ ASKS = build_user_message("m1", "Go.")
         ),
         (
             (ASKS, Message(id="m2", role="assistant", blocks=(ToolResult(tool_use_id="a", content="1"),))),
-            "m2: tool_result is not allowed in a message of the assistant",
+            "m2: a block of type tool_result is not allowed in a message of the assistant",
         ),
         (
             (ASKS, Message(id="m2", role="assistant", blocks=(Thinking(thinking="Hm", signature="s"),))),

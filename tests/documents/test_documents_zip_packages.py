@@ -185,7 +185,7 @@ def test_a_sum_says_that_a_cell_was_an_error() -> None:
     )
     assert rows.rows == (("500",),)
     assert rows.cautions == (
-        "t: 2 rows (lines 4, 6) with an error (#N/A, #BEZUG!) instead of a value in column Revenue; if the other "
+        "t: 2 rows (lines 4, 6) have an error (#N/A, #BEZUG!) instead of a value in column Revenue; if the other "
         "cells of the column are numbers or dates, the errors are NULL, and sums, counts and averages ignore them",
     )
 

@@ -58,7 +58,11 @@ REFUSED: list[tuple[dict[str, JsonValue], str]] = [
     ),
     ({"type": "string"}, NO_OBJECT),
     ({"type": "object", "anyOf": [{}]}, NO_OBJECT),
-    ({"type": "object", "properties": {"a b": {}}}, "its schema has an argument name that models do not accept"),
+    (
+        {"type": "object", "properties": {"a b": {}}},
+        "its schema has an argument whose name is not 1 to 64 letters, digits, dots, hyphens or underscores: models "
+        "accept no other names",
+    ),
     ({"type": "object", "properties": {"a": {"type": "text"}}}, "its schema is not valid JSON Schema"),
     (
         {"type": "object", "properties": {"a": {"type": [1, *([number] for number in range(100))]}}},

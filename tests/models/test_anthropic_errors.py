@@ -201,7 +201,18 @@ async def test_a_time_out_is_unavailable() -> None:
         "the provider accepted the call and sent nothing for 600 s: WAYSTATION_MODEL_PATIENCE and "
         "WAYSTATION_MODEL_PATIENCE_THINKING set how long to wait"
     )
-    assert str(await error_of(httpx2.WriteTimeout("stuck"))) == "the provider did not answer in time"
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (httpx2.ConnectTimeout("silence"), "no connection in time"),
+        (httpx2.PoolTimeout("busy"), "too many calls of this process are under way"),
+        (httpx2.WriteTimeout("stuck"), "the request could not be sent in time"),
+    ],
+)
+async def test_another_time_out_says_what_took_too_long(cause: httpx2.TimeoutException, reason: str) -> None:
+    assert str(await error_of(cause)) == f"the connection to the provider failed: {reason}"
 
 
 async def test_an_endpoint_that_streams_no_events_is_named_as_such() -> None:

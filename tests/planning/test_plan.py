@@ -39,7 +39,10 @@ BAD = {
         "a plan has 3 to 12 steps, but this one has 13",
     ),
     "an id twice": ((A, A, step("weigh", "analysis", "a"), WRITE), "step id 'a' is used more than once"),
-    "an unknown need": ((A, B, step("write", "writing", "a", "b", "c")), "step 'write' needs 'c', which is not a step"),
+    "an unknown need": (
+        (A, B, step("write", "writing", "a", "b", "c")),
+        "step 'write' needs 'c', which is not a step of this plan",
+    ),
     "no research": (
         (step("a", "analysis"), step("weigh", "analysis", "a"), WRITE),
         "a plan needs at least one research step",

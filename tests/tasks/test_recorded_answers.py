@@ -61,7 +61,7 @@ def test_where_two_signals_could_have_settled_it_both_are_told() -> None:
     second = SENT.replace(fields=SENT.fields.replace(answer_id="")).replace(identity="7@server")
     origin = find_answer_origin(by_hand, (first, second))
     assert origin is not None
-    assert origin.text == "sent from ada@laptop (waystation) or 7@server"
+    assert origin.text == "sent from ada@laptop (waystation) or 7@server (it is not known which)"
 
 
 def test_an_identity_is_cut_where_somebody_made_it_a_novel() -> None:

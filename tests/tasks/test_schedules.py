@@ -137,7 +137,7 @@ weekly  0 7 * * 1 UTC  on
   next: -; last: -
 weekly  0 7 * * 1 UTC  on
   What of the fees?
-  /srv/fees; session S; 200,000 tokens for each run, 1,000,000 tokens a month
+  /srv/fees; session S; 200,000 tokens for each run, at most 1,000,000 tokens a month
   next: 2026-11-28 13:00 CET; last: 2026-11-21 13:00 CET, done, task-1
   runs skipped during another run: 1; runs too late for --catch-up: 2
 weekly  0 7 * * 1 UTC  on

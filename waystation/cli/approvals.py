@@ -51,11 +51,14 @@ app = typer.Typer()
 @app.command()
 def approvals(
     task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="Show only this task's requests, with the commands to answer.")
+        str | None,
+        typer.Argument(metavar="TASK", help="Show only this task's requests, with the commands that answer them."),
     ] = None,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", help="Show every request with all amounts and times, and the commands to answer."),
+        typer.Option(
+            "--verbose", help="Show every request with all amounts and times, and the commands that answer it."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

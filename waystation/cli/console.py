@@ -186,7 +186,10 @@ def format_error(error: Exception) -> str:
                 return f"the home folder {home} cannot be used ({reason}): set WAYSTATION_HOME to a folder that you own"
             return f"{error.strerror or type(error).__name__}: {error.filename}" if error.filename else str(error)
         case _:
-            return f"an unexpected error ({type(error).__name__}); run the command again with --debug"
+            return (
+                f"an unexpected error ({type(error).__name__}); run the command again with --debug to see where it "
+                "happened"
+            )
 
 
 def _faults(error: ValidationError) -> str:

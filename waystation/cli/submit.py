@@ -375,7 +375,7 @@ def _thinking(agent: AgentConfig) -> str:
 
 
 def _compaction(agent: AgentConfig) -> str:
-    messages = f"at {agent.max_view_messages} messages at the latest; " if agent.max_view_messages else ""
+    messages = f"when there are {agent.max_view_messages} messages, or earlier; " if agent.max_view_messages else ""
     history = f"; an agent stops at {agent.max_messages:,} messages" if agent.max_messages else ""
     return f"{messages}{_kept(agent)}{history}"
 

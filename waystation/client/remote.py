@@ -138,7 +138,7 @@ class RemoteClient(Client):
             raise BadInput(f"WAYSTATION_TOKEN is missing: set it to a token for {self.address}, such as an API key")
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise BadInput(
-                f"the token for {self.address} is not valid: a token has printable ASCII characters and no spaces"
+                f"the token for {self.address} is not valid: a token has only printable ASCII characters, and no spaces"
             )
         self._http = httpx2.AsyncClient(
             base_url=self.address,

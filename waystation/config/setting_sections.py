@@ -441,8 +441,8 @@ class PrivacySettings(SettingSection):
     )
     redaction_failure: RedactionFailureMode = Field(
         default="placeholder",
-        description="What happens if the last attempt to redact a text fails: placeholder (which replaces the whole "
-        "text) or pause (a person is asked).",
+        description="What happens if the last attempt to redact a text fails: placeholder (a placeholder replaces "
+        "the whole text) or pause (the agent pauses and asks a person).",
     )
 
 

@@ -197,7 +197,7 @@ def _read_table(written: object) -> object:
     try:
         return json.loads(written) if isinstance(written, str) else written
     except ValueError as error:
-        raise ValueError("it is not valid JSON; a table in the config file is easier to write") from error
+        raise ValueError("it is not valid JSON: correct it, or write it as a table in the config file") from error
 
 
 WrittenBudget = Annotated[TaskBudget, NoDecode, BeforeValidator(_read_limit)]

@@ -54,9 +54,9 @@ def _block_faults(message: Message) -> Iterator[str]:
     for block in message.blocks:
         if isinstance(block, OpaqueBlock):
             if block.is_user_block != (message.role == "user"):
-                yield f"{block.kind} is not allowed in a message of the {message.role}"
+                yield f"a block of type {block.kind} is not allowed in a message of the {message.role}"
         elif not isinstance(block, ALLOWED_BLOCKS[message.role]):
-            yield f"{block.type} is not allowed in a message of the {message.role}"
+            yield f"a block of type {block.type} is not allowed in a message of the {message.role}"
         if isinstance(block, Text) and not block.text.strip():
             yield "blank text"
     if isinstance(message.blocks[-1], Thinking | RedactedThinking):

@@ -11,6 +11,7 @@ _BROKEN: Mapping[str, str] = {
     "BrokenPipeError": "the connection was closed",
     "ConnectTimeout": "no connection in time",
     "PoolTimeout": "too many calls of this process are under way",
+    "WriteTimeout": "the request could not be sent in time",
     "TimeoutException": "no answer in time",
     "TimeoutError": "no answer in time",
     "RemoteProtocolError": "the connection was closed before the whole answer arrived, or the answer is not HTTP",

@@ -165,7 +165,10 @@ def _unusable(schema: dict[str, JsonValue]) -> str:
         )
     properties = schema.get("properties", {})
     if isinstance(properties, dict) and not all(map(_PROPERTY.fullmatch, properties)):
-        return "its schema has an argument name that models do not accept"
+        return (
+            "its schema has an argument whose name is not 1 to 64 letters, digits, dots, hyphens or underscores: "
+            "models accept no other names"
+        )
     if any(map(_is_slow, _lists(schema))):
         return f"its schema has a list of over {MAX_LISTED_ITEMS} values that are neither all words nor all numbers"
     try:

@@ -87,7 +87,10 @@ OPENAI_KEY = "OPENAI_API_KEY"
 _CAPABILITIES_BY_KIND: Mapping[str, ModelCapabilities] = {
     "bedrock": ModelCapabilities(counts=False, source="the SDK, which does not count tokens on Bedrock"),
     "openai": ModelCapabilities(
-        caches=False, counts=False, binds_thinking=False, source="the chat completions API, which has none of these"
+        caches=False,
+        counts=False,
+        binds_thinking=False,
+        source="the chat completions API, which has no cache marks, no token counts and no beta for thinking",
     ),
 }
 """What follows from how an endpoint is spoken to, where nothing else is known of it."""

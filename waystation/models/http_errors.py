@@ -337,8 +337,6 @@ def convert_connection_error(cause: BaseException) -> ModelError:
         return ModelUnavailable("the model's reply began and then stopped: not even a ping arrived after that")
     if isinstance(cause, httpx2.ReadTimeout):
         return ModelUnavailable(f"the provider accepted the call and sent nothing{_seconds(cause)}: {LONGER}")
-    if isinstance(cause, httpx2.TimeoutException):
-        return ModelUnavailable("the provider did not answer in time", possibly_billed=sent)
     if isinstance(cause, UnreadableBodyError):
         return InvalidReplyError(str(cause))
     return ModelUnavailable(

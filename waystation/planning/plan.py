@@ -155,7 +155,7 @@ def find_plan_faults(plan: Plan) -> tuple[PlanFault, ...]:
     faults += _unreadable_shares(plan)
     for place, step in enumerate(plan.steps):
         faults += [
-            PlanFault(f"step {step.id!r} needs {need!r}, which is not a step", place, "needs")
+            PlanFault(f"step {step.id!r} needs {need!r}, which is not a step of this plan", place, "needs")
             for need in step.needs
             if need not in ids
         ]

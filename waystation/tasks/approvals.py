@@ -464,7 +464,8 @@ class AnswerOrigin(Value):
     def text(self) -> str:
         """The origin in words."""
         vouched = f"authenticated by the server as {' or '.join(self.principals)}" if self.principals else ""
-        return "; ".join(filter(None, (f"sent from {' or '.join(self.identities)}", vouched)))
+        unsure = " (it is not known which)" if len(self.identities) > 1 else ""
+        return "; ".join(filter(None, (f"sent from {' or '.join(self.identities)}{unsure}", vouched)))
 
 
 def find_answer_origin(approval: ApprovalRequest, answers: Sequence[SentAnswer]) -> AnswerOrigin | None:

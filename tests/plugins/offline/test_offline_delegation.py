@@ -37,7 +37,7 @@ def request(
             f"{number} (a, b).md (1,000 lines, {size:,} characters{DATED if number % 2 else ''})"
             for number, size in enumerate(sizes)
         ]
-        listed = "\n".join([*lines, f"continues at number {len(lines) + 1} of {documents}"])
+        listed = "\n".join([*lines, f"the list continues at number {len(lines) + 1} of {documents}"])
         use: JsonValue = {"type": "tool_use", "id": "t1", "name": SIZES.name, "input": SIZES.input}
         result: JsonValue = {"type": "tool_result", "tool_use_id": "t1", "content": listed}
         messages.append({"role": "assistant", "content": [use]})

@@ -71,7 +71,7 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
             return (
                 f"The task has {format_count(len(documents), 'document')}; none has number {arguments.first} or higher."
             )
-        rest = [f"continues at number {shown + 1} of {len(documents)}"] if shown < len(documents) else []
+        rest = [f"the list continues at number {shown + 1} of {len(documents)}"] if shown < len(documents) else []
         return "\n".join([*taken, *rest])
 
 
@@ -288,7 +288,7 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
     name = "read_stored"
     description = (
         "Shows more of a result that was too large to be shown whole. Use it if the part shown is not enough. "
-        "Returns a page of the result. Not for documents: read_document gives lines to cite."
+        "Returns a page of the result. Not for documents: use read_document, which gives lines to cite."
     )
     rereadable = True
     urgency = make_urgency(SOON, FIRST)

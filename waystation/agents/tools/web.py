@@ -110,8 +110,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
         if self._domains.is_allowed(host):
             asks = self._domains.approval_mode != "never" and is_suspicious_address(address)
             return (
-                f"Fetch this page of {host}, although the address may send text of this task to the host?\n"
-                f"{address.url}"
+                f"Fetch this page of {host}? Its address may carry text of this task to the host.\n{address.url}"
                 if asks
                 else None
             )

@@ -241,12 +241,16 @@ def _audit_json(one: CompactionAudit, sample: int) -> dict[str, JsonValue]:
 
 def _audit_lines(one: AgentCompactionAudits, sample: int) -> Iterator[str]:
     for compaction in one.compactions:
-        what = f"summary ({compaction.strategy})" if compaction.type == "summarised" else "marker"
+        does = (
+            f"summary ({compaction.strategy}) hides"
+            if compaction.type == "summarised"
+            else "no summary: a marker replaces"
+        )
         ends = " to ".join(dict.fromkeys((*compaction.hidden[:1], *compaction.hidden[-1:])))
         earlier = ", ".join(name[:SHORT_ID] for name in compaction.earlier)
         over = f", some of them already hidden by earlier compactions: {earlier}" if earlier else ""
-        hides = f"hides {format_count(len(compaction.hidden), 'message')}{f', {ends}' if ends else ''}{over}"
-        yield f"{one.agent}  {compaction.id[:SHORT_ID]}  {what} {hides}"
+        what = f"{format_count(len(compaction.hidden), 'message')}{f', {ends}' if ends else ''}{over}"
+        yield f"{one.agent}  {compaction.id[:SHORT_ID]}  {does} {what}"
         yield from _table(_audit_by_kind(compaction), sample)
         yield ""
 

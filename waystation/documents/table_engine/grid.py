@@ -390,10 +390,11 @@ def _error_cautions(table: Table, below: int) -> Iterator[str]:
         if found:
             kinds = ", ".join(dict.fromkeys(column.values[code].strip() for _, code in found))
             heading = column.values[column.codes[0]].strip() if table.heading else ""
+            has = "have" if len(found) > 1 else "has"
             lines = _counted([table.lines[row] for row, _ in found])
             yield (
-                f"{table.name}: {lines} with an error ({kinds}) instead of a value in {_column_name(heading, number)}; "
-                "if the other cells of the column are numbers or dates, the errors are NULL, and sums, counts and "
+                f"{table.name}: {lines} {has} an error ({kinds}) instead of a value in {_column_name(heading, number)}"
+                "; if the other cells of the column are numbers or dates, the errors are NULL, and sums, counts and "
                 "averages ignore them"
             )
 

@@ -21,7 +21,7 @@ def iter_message_events(message: Mapping[str, JsonValue]) -> Iterator[bytes]:
         KeyError: a field that the protocol needs is missing.
         TypeError: `content` or `usage` has another shape.
     """
-    usage = _mapping(message["usage"])
+    usage = _mapping("usage", message["usage"])
     opening: StreamEvent = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
     opening["usage"] = {**usage, "output_tokens": 0}
     yield encode_event({"type": "message_start", "message": opening})
@@ -82,10 +82,10 @@ def _deltas(kind: str, field: str, value: JsonValue) -> list[StreamEvent]:
 def _blocks(content: JsonValue) -> list[Mapping[str, JsonValue]]:
     if not isinstance(content, list):
         raise TypeError(f"content is {type(content).__name__}, not a list")
-    return [_mapping(block) for block in content]
+    return [_mapping("a block of content", block) for block in content]
 
 
-def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
+def _mapping(name: str, value: JsonValue) -> Mapping[str, JsonValue]:
     if not isinstance(value, dict):
-        raise TypeError(f"expected an object, found {type(value).__name__}")
+        raise TypeError(f"{name} is {type(value).__name__}, not an object")
     return value

@@ -293,8 +293,10 @@ def _with_model(written: str) -> tuple[str, str]:
         for name in installed:
             if name.startswith(f"{language}_core_") and name.endswith(f"_{size}"):
                 return language, name
+    # spaCy's models of Chinese are named after the web, those of most other languages after news.
+    example = f"{language}_core_{'web' if language == 'zh' else 'news'}_md"
     raise BadInput(
-        f"there is no spaCy model for the language {language}: install one (such as {language}_core_news_md), "
+        f"there is no spaCy model for the language {language}: install one (such as {example}), "
         f"name an installed one ({language}=NAME), or remove {language} from the setting `languages`"
     )
 

@@ -87,10 +87,10 @@ def _of_calls(nodes: Sequence[JsonNode]) -> Iterator[_Fault]:
     for call in _typed(nodes, "tool_use"):
         name, call_id = call.as_object.get("name"), call.as_object.get("id")
         if isinstance(name, str) and name and not _TOOL_NAME.fullmatch(name):
-            yield _Fault(path=f"{call.path}.name", rule="must be 1 to 128 letters, digits, hyphens and underscores")
+            yield _Fault(path=f"{call.path}.name", rule="must be 1 to 128 letters, digits, hyphens or underscores")
         if isinstance(call_id, str) and call_id:
             if not _CALL_ID.fullmatch(call_id):
-                yield _Fault(path=f"{call.path}.id", rule="must be letters, digits, hyphens and underscores")
+                yield _Fault(path=f"{call.path}.id", rule="must be letters, digits, hyphens or underscores")
             if call_id in seen:
                 yield _Fault(path=f"{call.path}.id", rule="is also the id of an earlier call")
             seen.add(call_id)

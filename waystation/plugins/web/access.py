@@ -551,6 +551,8 @@ def get_max_body_bytes(path: str) -> int:
 
 def build_body_too_large_message(maximum: int) -> str:
     """Build the message for a body over the limit."""
+    if maximum == MAX_CALL_BYTES:
+        return f"this request may have at most {maximum:,} bytes"
     store = "submit larger documents with `waystation submit` on the server's machine"
     return f"a request may have at most {maximum:,} bytes: {store}"
 

@@ -119,7 +119,7 @@ def format_approval_request(one: PendingApproval) -> str:
     if request.about_plan:
         return f"A {describe_plan_request(request.steps_left, request.requested)[0]} {about}.\n{told}"
     if request.action is not None:
-        called = f"{request.agent} asks to call {sanitize_line(request.action.tool)} {about}"
+        called = f"{request.agent} {about}, asks to call {sanitize_line(request.action.tool)}"
         return f"{called}:\n{replace_control_characters(request.action.text)}\n{told}"
     if request.reason:
         reason = sanitize_line(request.reason)
