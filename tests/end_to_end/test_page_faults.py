@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.attacks.test_attacks_web_pages import store_running_task
 from tests.end_to_end.harbour_documents import QUESTION
-from tests.end_to_end.pages_server import make_budget_request, run_pages_server
+from tests.end_to_end.pages_server import NOON, make_budget_request, run_pages_server
 from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.support.document_files import make_pdf_file
 from tests.support.free_ports import find_free_port
@@ -125,3 +125,49 @@ def test_parts_of_a_file_that_cannot_be_used_are_named_under_it(settings: Settin
         expect(page.locator(".drop li .why")).to_have_text(
             "hidden text: 1 passage (3 words) that readers of the document do not see"
         )
+
+
+def test_a_request_never_takes_the_place_of_another_under_the_hand_of_a_person(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        page.goto(pages.sign_in_url)
+        for place in (f"/tasks/{task}", "/inbox"):
+            pages.client.requests = (make_budget_request(1),)
+            pages.client.granted = None
+            page.goto(f"{pages.address}{place}")
+            withdrawn = make_budget_request(1).replace(decision="withdrawn", answered_at=NOON)
+            pages.client.requests = (withdrawn, make_budget_request(2))
+            pages.rename_task(task, f"Which harbours are closed, by {place}?")
+            expect(page.locator("#news")).to_be_visible()
+            expect(page.locator("article.request")).to_have_count(1)
+            page.get_by_role("button", name="Approve").click()
+            expect(page.locator("#over")).to_contain_text("Your answer had no effect")
+            expect(page.locator("article.request h3")).to_have_text("writing asks for 10,000 tokens more")
+            assert pages.client.granted is None
+            assert [one.decision for one in pages.client.requests] == ["withdrawn", "pending"]
+
+
+RECORD_FIRST_STATE = """() => {
+  const record = () => {
+    const button = document.querySelector("article.request button.go");
+    if (button) window.first ??= button.disabled;
+  };
+  new MutationObserver(record).observe(document.querySelector("#live"), { childList: true, subtree: true });
+}"""
+
+
+def test_a_press_as_a_request_appears_does_not_answer_it(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        page.goto(pages.sign_in_url)
+        page.goto(f"{pages.address}/tasks/{task}")
+        page.evaluate(RECORD_FIRST_STATE)
+        pages.client.requests = (make_budget_request(1),)
+        pages.rename_task(task, "Which harbours are closed?")
+        expect(page.locator("article.request")).to_be_visible()
+        assert page.evaluate("window.first") is True
+        with page.expect_navigation():
+            page.get_by_role("button", name="Approve").click()
+        assert pages.client.requests == ()
