@@ -7,12 +7,19 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.attacks.test_attacks_web_pages import store_running_task
+from tests.end_to_end.axe_checks import find_faults_in_all_layouts
 from tests.end_to_end.harbour_documents import QUESTION
 from tests.end_to_end.pages_server import NOON, make_budget_request, run_pages_server
 from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.support.document_files import make_pdf_file
+from tests.support.finished_tasks import make_task_row
 from tests.support.free_ports import find_free_port
 from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.clock import utc_now
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskPhase, TaskRequest
+from waystation.tasks.view import as_stored
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
@@ -171,3 +178,60 @@ def test_a_press_as_a_request_appears_does_not_answer_it(settings: Settings) -> 
         with page.expect_navigation():
             page.get_by_role("button", name="Approve").click()
         assert pages.client.requests == ()
+
+
+async def store_long_report(settings: Settings) -> str:
+    """Store a finished task whose report is longer than a screen and cites another line in each paragraph."""
+    settings.home.mkdir(exist_ok=True)
+    text = "\n".join(f"Harbour {number} is closed by silt." for number in range(1, 41))
+    paragraphs = [f"Harbour {number} is closed by silt [a.md:{number}-{number}]." for number in range(1, 41)]
+    store = await SqlStore.open(settings.database_url, utc_now)
+    asked = TaskRequest(question="Which?", session="default", request_id="long")
+    row = make_task_row(asked, settings, await store.get_store_id())
+    await store.register_task(row, (SourceDocument(name="a.md", text=text),))
+    report = await store.put_text("# Which?\n\n" + "\n\n".join(paragraphs), row.ref.scope)
+    await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE).replace(report=report))
+    await store.aclose()
+    return row.ref.task_id
+
+
+def test_a_report_stays_in_its_place_while_its_citations_are_read(settings: Settings) -> None:
+    task = asyncio.run(store_long_report(settings))
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        page.goto(pages.sign_in_url)
+        made = page.request.post(
+            f"{pages.address}/v1/tasks/{task}/shares",
+            data={"days": 7, "sources": True},
+            headers={"origin": pages.address},
+        )
+        for path in (f"/tasks/{task}/report", made.json()["path"]):
+            page.set_viewport_size({"width": 1280, "height": 700})
+            page.goto(f"{pages.address}{path}")
+            source = page.locator("#source tr.cited")
+            for number in (31, 25):
+                citation = page.locator(f"#cite-{number}")
+                citation.scroll_into_view_if_needed()
+                before = citation.bounding_box()
+                citation.click()
+                expect(source).to_contain_text(f"Harbour {number} is closed")
+                after = citation.bounding_box()
+                assert before is not None
+                assert after is not None
+                assert abs(before["y"] - after["y"]) < 2
+                expect(page.locator("a.cite[aria-current]")).to_have_text(f"[{number}]")
+                assert page.url.endswith(f"?source={number}#source")
+            assert find_faults_in_all_layouts(page) == {}
+            page.set_viewport_size({"width": 1280, "height": 700})
+            page.go_back()
+            expect(source).to_contain_text("Harbour 31 is closed")
+
+            page.goto("about:blank")
+            page.goto(f"{pages.address}{path}?source=33#source")
+            expect(page.locator("#cite-33")).to_be_in_viewport()
+            expect(source).to_be_in_viewport()
+
+            page.set_viewport_size({"width": 390, "height": 700})
+            page.locator("#cite-1").click()
+            expect(source).to_contain_text("Harbour 1 is closed")
+            expect(source).to_be_in_viewport()

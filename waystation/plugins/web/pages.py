@@ -1077,6 +1077,7 @@ async def render_shared_page(
             "shared.html",
             title=report.title,
             report=await render_linked_markup(own, f"/shared/{address}" if link.sources else ""),
+            has_sources=link.sources,
             source=cited,
             lines=lines,
             remark=remark,
