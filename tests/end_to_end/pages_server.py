@@ -18,7 +18,7 @@ from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.erasure.erasure import ForgetCounts
 from waystation.kernel.amount import Amount, parse_bounded_limit
-from waystation.kernel.errors import BadInput, InvalidFieldError, Unreachable
+from waystation.kernel.errors import BadInput, InvalidFieldError, StartUnknown, Unreachable
 from waystation.planning.plan import PLANNING_ID, Plan
 from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.app import ServerDeps, SiteServer, create_app
@@ -98,6 +98,8 @@ class StubTaskClient(Client):
     requests: tuple[ApprovalRequest, ...] = ()
     notes: tuple[str, ...] = ()
     away = False
+    late = False
+    """Whether tasks are accepted without an answer in time."""
     taken: TaskRequest | None = None
     given: Sequence[SourceDocument] = ()
     reviewed: Plan | None = None
@@ -129,6 +131,8 @@ class StubTaskClient(Client):
         row = request if isinstance(request, TaskRow) else await self.prepare_task(request)
         self.taken, self.given = row.request, documents
         await self._store.register_task(row, documents)
+        if self.late:
+            raise StartUnknown(row.ref.task_id, "no answer in 20 s: `waystation status` shows whether workers run")
         return SubmittedTask(task_id=row.ref.task_id, run_id=None, ui_url=None)
 
     async def rename(self, task_id: str, title: str) -> None:

@@ -180,6 +180,46 @@ def test_a_press_as_a_request_appears_does_not_answer_it(settings: Settings) -> 
         assert pages.client.requests == ()
 
 
+def test_a_task_whose_start_is_unknown_is_linked_and_starts_only_once(settings: Settings) -> None:
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        page.goto(pages.sign_in_url)
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_label("Choose documents").set_input_files(
+            {"name": "a.md", "mimeType": "text/plain", "buffer": b"# A"}
+        )
+        expect(page.locator(".drop .sum")).to_have_text("1 ready")
+        pages.client.late = True
+        page.get_by_role("button", name="Start research").click()
+        alert = page.get_by_role("alert")
+        expect(alert).to_contain_text("the task may have started. You can press Start research again")
+        expect(alert).not_to_contain_text("waystation status")
+        expect(page.locator("#new-task details.more")).to_have_js_property("open", value=False)
+        address = alert.get_by_role("link", name="Open the task").get_attribute("href")
+        assert find_faults_in_all_layouts(page) == {}
+        pages.client.late = False
+        page.get_by_role("button", name="Start research").click()
+        page.wait_for_url("**/tasks/task-*")
+        assert page.url == f"{pages.address}{address}"
+
+
+def test_a_session_that_cannot_be_forgotten_yet_links_the_task_that_waits(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        page.goto(pages.sign_in_url)
+        page.goto(f"{pages.address}/session?name=default")
+        page.get_by_text("Forget this session").click()
+        for requests, words in (((make_budget_request(1),), "waits for you"), ((), "is running: wait")):
+            pages.client.requests = requests
+            page.get_by_label("to confirm").fill("default")
+            page.get_by_role("button", name="Forget it").click()
+            alert = page.get_by_role("alert")
+            expect(alert).to_contain_text(f"The task “Which?” {words}")
+            expect(alert.get_by_role("link", name="Open the task")).to_have_attribute("href", f"/tasks/{task}")
+        assert pages.client.forgotten is None
+
+
 async def store_long_report(settings: Settings) -> str:
     """Store a finished task whose report is longer than a screen and cites another line in each paragraph."""
     settings.home.mkdir(exist_ok=True)
