@@ -27,7 +27,14 @@ from waystation.tasks.approvals import AnswerAuthor
 from waystation.tasks.schedules import ScheduledRunInput, ScheduleTiming, ScheduleView
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskProgress, TaskRequest, TaskRow
-from waystation.tasks.view import ApprovalView, PendingApproval, SubmittedTask, TaskFilter, TaskView
+from waystation.tasks.view import (
+    ApprovalView,
+    PendingApproval,
+    RejectedMessageView,
+    SubmittedTask,
+    TaskFilter,
+    TaskView,
+)
 
 NO_TIME = timedelta()
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -97,6 +104,7 @@ class StubTaskClient(Client):
 
     requests: tuple[ApprovalRequest, ...] = ()
     notes: tuple[str, ...] = ()
+    rejected: tuple[RejectedMessageView, ...] = ()
     away = False
     late = False
     """Whether tasks are accepted without an answer in time."""
@@ -149,7 +157,9 @@ class StubTaskClient(Client):
         is_open = any(one.decision == "pending" for one in self.requests)
         phase = TaskPhase.PAUSED if is_open else view.phase
         approvals = tuple(map(ApprovalView.from_request, self.requests))
-        return view.replace(approvals=approvals, phase=phase, remark="", notes=self.notes)
+        return view.replace(
+            approvals=approvals, phase=phase, remark="", notes=self.notes, rejected_messages=self.rejected
+        )
 
     async def list_approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
         """See base class."""

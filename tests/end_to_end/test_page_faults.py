@@ -9,17 +9,19 @@ from playwright.sync_api import expect
 from tests.attacks.test_attacks_web_pages import store_running_task
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
 from tests.end_to_end.harbour_documents import QUESTION
-from tests.end_to_end.pages_server import NOON, make_budget_request, run_pages_server
+from tests.end_to_end.pages_server import NOON, make_budget_request, make_plan_request, run_pages_server
 from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.support.document_files import make_pdf_file
 from tests.support.finished_tasks import make_task_row
 from tests.support.free_ports import find_free_port
+from waystation.agents.action_approvals import ActionQuestion
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Amount
 from waystation.kernel.clock import utc_now
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskPhase, TaskRequest
-from waystation.tasks.view import as_stored
+from waystation.tasks.view import RejectedMessageView, as_stored
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
@@ -218,6 +220,58 @@ def test_a_session_that_cannot_be_forgotten_yet_links_the_task_that_waits(settin
             expect(alert).to_contain_text(f"The task “Which?” {words}")
             expect(alert.get_by_role("link", name="Open the task")).to_have_attribute("href", f"/tasks/{task}")
         assert pages.client.forgotten is None
+
+
+def test_an_answer_without_effect_and_the_use_of_a_grant_are_said_in_a_persons_words(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        page.goto(pages.sign_in_url)
+        approved = make_budget_request(1).replace(decision="approved", by="Bob", answered_at=NOON)
+        action = ActionQuestion(call_id="c1", tool="register__search", text="{}", digest="0" * 64)
+        call = make_budget_request(1).replace(request_id="writing-12", requested=Amount(), action=action)
+        pages.client.requests = (approved, make_budget_request(2), call)
+        pages.client.rejected = tuple(
+            RejectedMessageView(
+                signal=signal, reason=f"the request {request} was already approved", at=NOON, request_id=""
+            )
+            for signal, request in (("approve_budget", "writing-1"), ("deny_budget", "writing-12"))
+        )
+        page.goto(f"{pages.address}/tasks/{task}")
+        notes = page.locator("#activity li")
+        expect(notes.filter(has_text="An approval had no effect")).to_contain_text(
+            "the request of writing for 5,000 tokens was already approved"
+        )
+        expect(notes.filter(has_text="A denial had no effect")).to_contain_text(
+            "the request of writing to call register__search was already approved"
+        )
+        said = "What writing does not need, other agents of the task may use."
+        cards = page.locator("article.request")
+        expect(cards.filter(has_text="asks for")).to_contain_text(said)
+        expect(cards.filter(has_text="asks to call")).not_to_contain_text(said)
+
+
+def test_a_plan_is_edited_again_from_the_plan_as_made(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        page.goto(pages.sign_in_url)
+        pages.client.requests = (make_plan_request(),)
+        page.goto(f"{pages.address}/tasks/{task}/plan")
+        steps = page.locator("fieldset.step")
+        goals = [one.input_value() for one in steps.get_by_label("Goal").all()]
+        steps.nth(0).get_by_label("Goal").fill("Read about tides.")
+        page.get_by_label("Note").fill("mind the silt")
+        page.get_by_role("button", name="Remove research-2").click()
+        expect(steps).to_have_count(len(goals) - 1)
+        page.get_by_text("Start again from the plan as made").click()
+        page.get_by_role("button", name="Yes, drop my changes").click()
+        expect(steps).to_have_count(len(goals))
+        assert [one.input_value() for one in steps.get_by_label("Goal").all()] == goals
+        expect(page.get_by_label("Note")).to_have_value("mind the silt")
+        assert find_faults_in_all_layouts(page) == {}
+        page.reload()
+        expect(steps.nth(0).get_by_label("Goal")).to_have_value(goals[0])
 
 
 async def store_long_report(settings: Settings) -> str:

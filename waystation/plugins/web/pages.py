@@ -871,17 +871,22 @@ async def change_plan_form(
     task: TaskPath,
     remove: Annotated[str, Query(max_length=100)] = "",
     keep: Annotated[str, Query(max_length=10)] = "",
+    restore: Annotated[str, Query(max_length=10)] = "",
 ) -> Response:
     """Render the form of a plan with a step more, or without one. Nothing is stored.
 
     `keep`: with the same steps. It is what Enter in a field does, which otherwise would press the first button.
+    `restore`: with the steps of the plan that waits for approval.
     """
 
     async def act(form: FormData) -> Response:
         typed = extract_form_texts(form)
         before = parse_form_steps(typed)
-        steps = before if keep else remove_form_step(before, remove) if remove else add_form_step(before)
-        chosen = 0 if remove or keep else max(1, len(steps) - 1)
+        if restore:
+            steps = list_form_steps(await client.get_plan(await client.resolve_task_id(task)))
+        else:
+            steps = before if keep else remove_form_step(before, remove) if remove else add_form_step(before)
+        chosen = 0 if remove or keep or restore else max(1, len(steps) - 1)
         return await _plan(request, client, task, RejectedForm(PLAN_FORM, typed), steps, chosen)
 
     return await _taken(request, act, lambda sent: _plan(request, client, task, sent), PLAN_FORM)

@@ -41,7 +41,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from waystation.agents.agent_status import AgentStatus
 from waystation.kernel import temporal_names as names
 from waystation.kernel.amount import Limit
-from waystation.kernel.errors import BadInput, Busy, Unreachable, WaystationError
+from waystation.kernel.errors import BadInput, Busy, StartUnknown, Unreachable, WaystationError
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
 from waystation.runtime.temporal.action_counts import count_temporal_actions
