@@ -18,7 +18,7 @@ from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.erasure.erasure import ForgetCounts
 from waystation.kernel.amount import Amount, parse_bounded_limit
-from waystation.kernel.errors import BadInput, InvalidFieldError, Unreachable
+from waystation.kernel.errors import BadInput, InvalidFieldError, StartUnknown, Unreachable
 from waystation.planning.plan import PLANNING_ID, Plan
 from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.app import ServerDeps, SiteServer, create_app
@@ -27,7 +27,14 @@ from waystation.tasks.approvals import AnswerAuthor
 from waystation.tasks.schedules import ScheduledRunInput, ScheduleTiming, ScheduleView
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskProgress, TaskRequest, TaskRow
-from waystation.tasks.view import ApprovalView, PendingApproval, SubmittedTask, TaskFilter, TaskView
+from waystation.tasks.view import (
+    ApprovalView,
+    PendingApproval,
+    RejectedMessageView,
+    SubmittedTask,
+    TaskFilter,
+    TaskView,
+)
 
 NO_TIME = timedelta()
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -97,7 +104,10 @@ class StubTaskClient(Client):
 
     requests: tuple[ApprovalRequest, ...] = ()
     notes: tuple[str, ...] = ()
+    rejected: tuple[RejectedMessageView, ...] = ()
     away = False
+    late = False
+    """Whether tasks are accepted without an answer in time."""
     taken: TaskRequest | None = None
     given: Sequence[SourceDocument] = ()
     reviewed: Plan | None = None
@@ -129,6 +139,8 @@ class StubTaskClient(Client):
         row = request if isinstance(request, TaskRow) else await self.prepare_task(request)
         self.taken, self.given = row.request, documents
         await self._store.register_task(row, documents)
+        if self.late:
+            raise StartUnknown(row.ref.task_id, "no answer in 20 s: `waystation status` shows whether workers run")
         return SubmittedTask(task_id=row.ref.task_id, run_id=None, ui_url=None)
 
     async def rename(self, task_id: str, title: str) -> None:
@@ -145,7 +157,9 @@ class StubTaskClient(Client):
         is_open = any(one.decision == "pending" for one in self.requests)
         phase = TaskPhase.PAUSED if is_open else view.phase
         approvals = tuple(map(ApprovalView.from_request, self.requests))
-        return view.replace(approvals=approvals, phase=phase, remark="", notes=self.notes)
+        return view.replace(
+            approvals=approvals, phase=phase, remark="", notes=self.notes, rejected_messages=self.rejected
+        )
 
     async def list_approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
         """See base class."""

@@ -40,6 +40,7 @@ WaystationError
 ├── WebUnavailable                  a page cannot be fetched now; retryable
 ├── WebPageUnreadableError          a page cannot or must not be read; not retryable
 └── Unreachable                     something needed (server, worker) is not there; exit code 3
+    ├── StartUnknown                no answer came in time: the task may have started, and may be submitted again
     └── Busy                        the server is there but accepts no more at the moment: nothing was accepted
 """
 
@@ -297,6 +298,14 @@ class Unreachable(WaystationError):
 
     None of them answers, one refuses access, or one cannot be started. The message names the next step.
     """
+
+
+class StartUnknown(Unreachable):
+    """No answer came in time, so the task may have started. Submitting it again starts it only once."""
+
+    def __init__(self, task_id: str, message: str) -> None:
+        super().__init__(message)
+        self.task_id = task_id
 
 
 class Busy(Unreachable):

@@ -65,6 +65,8 @@ class RejectedForm:
     """Status of the response; 0: none was sent."""
     reason: str = ""
     """All errors, in one line."""
+    task_id: str = ""
+    """Task that the error of the whole form is about, whose page is linked there; empty: none."""
 
     def value(self, form: str, name: str) -> str:
         """Return the typed value of a field; empty if that form was not sent."""
@@ -73,6 +75,10 @@ class RejectedForm:
     def fault(self, form: str, name: str = WHOLE_FORM) -> str:
         """Return the error of a field; empty if there is none."""
         return format_sentence(self.faults.get(name, "")) if form == self.form else ""
+
+    def has_any(self, form: str, names: Sequence[str]) -> bool:
+        """Return whether one of these fields has a value or an error."""
+        return any(self.value(form, name) or self.fault(form, name) for name in names)
 
     @property
     def labelled_values(self) -> Mapping[str, str]:
@@ -94,10 +100,12 @@ NO_REJECTED_FORM = RejectedForm()
 class FormValidationError(HTTPException):
     """A form with invalid fields."""
 
-    def __init__(self, faults: Mapping[str, str], left_out: Sequence[SkippedItem] = (), status: int = 400) -> None:
-        """Build the error, with faults by field name."""
+    def __init__(
+        self, faults: Mapping[str, str], left_out: Sequence[SkippedItem] = (), status: int = 400, task_id: str = ""
+    ) -> None:
+        """Build the error, with faults by field name. `task_id`: task that the error is about."""
         super().__init__(status, "; ".join(faults.values()))
-        self.faults, self.left_out = faults, left_out
+        self.faults, self.left_out, self.task_id = faults, left_out, task_id
 
 
 _T = TypeVar("_T")
@@ -171,9 +179,9 @@ def build_rejected_form(
     form: str, typed: Mapping[str, str], error: Exception, status: int, reason: str
 ) -> RejectedForm:
     """Build the form with its errors. `reason`: the error in words."""
-    faults, left_out = {WHOLE_FORM: reason}, ()
+    faults, left_out, task_id = {WHOLE_FORM: reason}, (), ""
     if isinstance(error, FormValidationError):
-        faults, left_out = error.faults, error.left_out
+        faults, left_out, task_id = error.faults, error.left_out, error.task_id
     elif isinstance(error, ValidationError):
         faults = extract_field_errors(error)
-    return RejectedForm(form, typed, faults, left_out, status, reason)
+    return RejectedForm(form, typed, faults, left_out, status, reason, task_id)

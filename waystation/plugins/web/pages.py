@@ -39,9 +39,11 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import (
     BadInput,
+    InvalidFieldError,
     MemoryUnavailable,
     NothingToDraft,
     RedactionFailed,
+    StartUnknown,
     UnknownTask,
     Unreachable,
     WaystationError,
@@ -176,6 +178,10 @@ MAX_PREVIEW_LINES = 2_000
 NOTHING_TO_DRAFT = (
     "No agent has noted, found or written anything yet. The page of the task shows what its agents do, and what waits "
     "for your answer."
+)
+START_UNKNOWN = (
+    "The server did not answer in time, so the task may have started. You can press Start research again: the task "
+    "starts only once."
 )
 _NOT_TAKEN = "what you sent was not accepted: sign in, then go back to the form and send it again"
 
@@ -504,12 +510,33 @@ async def forget_session_by_form(request: Request, client: TenantClient) -> Resp
         name, faults = _field(form, "name"), FormErrorCollector()
         order = ForgetSessionRequest(confirm=_field(form, "confirm"), everything=bool(_field(form, "everything")))
         with faults.collecting_errors_of(WHOLE_FORM):
-            return await _session(request, client, name, gone=await forget_session(client, name, order))
+            try:
+                return await _session(request, client, name, gone=await forget_session(client, name, order))
+            except InvalidFieldError:
+                raise
+            except BadInput as refused:
+                await _raise_if_not_over(client, name, refused)
+                raise
         raise faults.error
 
     return await _taken(
         request, act, lambda sent: _session(request, client, sent.typed.get("name", ""), back=sent), "forget"
     )
+
+
+async def _raise_if_not_over(client: Client, session: str, refused: BadInput) -> None:
+    """Raise FormValidationError with what a person can do, if a task is the reason why its session is not forgotten."""
+    running = [one for one in await client.list_tasks(TaskFilter(session=session)) if not one.over]
+    if not running:
+        return
+    newest = await client.get_last_known_task(running[0].task_id)
+    name = f"“{newest.title or newest.task_id}”"
+    begins = f"The task {name}" if len(running) == 1 else f"{len(running)} tasks are not over. The newest, {name},"
+    if newest.phase is TaskPhase.PAUSED:
+        words = f"{begins} waits for you: answer its request or cancel the task, then forget the session."
+    else:
+        words = f"{begins} is running: wait until it has ended, or cancel it, then forget the session."
+    raise FormValidationError({WHOLE_FORM: words}, task_id=newest.task_id) from refused
 
 
 @pages.get("/schedules")
@@ -844,17 +871,22 @@ async def change_plan_form(
     task: TaskPath,
     remove: Annotated[str, Query(max_length=100)] = "",
     keep: Annotated[str, Query(max_length=10)] = "",
+    restore: Annotated[str, Query(max_length=10)] = "",
 ) -> Response:
     """Render the form of a plan with a step more, or without one. Nothing is stored.
 
     `keep`: with the same steps. It is what Enter in a field does, which otherwise would press the first button.
+    `restore`: with the steps of the plan that waits for approval.
     """
 
     async def act(form: FormData) -> Response:
         typed = extract_form_texts(form)
         before = parse_form_steps(typed)
-        steps = before if keep else remove_form_step(before, remove) if remove else add_form_step(before)
-        chosen = 0 if remove or keep else max(1, len(steps) - 1)
+        if restore:
+            steps = list_form_steps(await client.get_plan(await client.resolve_task_id(task)))
+        else:
+            steps = before if keep else remove_form_step(before, remove) if remove else add_form_step(before)
+        chosen = 0 if remove or keep or restore else max(1, len(steps) - 1)
         return await _plan(request, client, task, RejectedForm(PLAN_FORM, typed), steps, chosen)
 
     return await _taken(request, act, lambda sent: _plan(request, client, task, sent), PLAN_FORM)
@@ -1077,6 +1109,7 @@ async def render_shared_page(
             "shared.html",
             title=report.title,
             report=await render_linked_markup(own, f"/shared/{address}" if link.sources else ""),
+            has_sources=link.sources,
             source=cited,
             lines=lines,
             remark=remark,
@@ -1211,7 +1244,13 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
     faults.skipped_items = left_out
     asked = build_task_request(principal.tenant, _build_new_task(form, session, faults), session, request_id, left_out)
     await _raise_if_impossible(client, asked)
-    submitted = await client.submit(asked, documents)
+    try:
+        submitted = await client.submit(asked, documents)
+    except StartUnknown as unknown:
+        # The form keeps its request id, so the same task is found when the form is sent again.
+        raise FormValidationError(
+            {WHOLE_FORM: START_UNKNOWN}, left_out, HTTPStatus.SERVICE_UNAVAILABLE, unknown.task_id
+        ) from unknown
     return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
 
 

@@ -45,7 +45,7 @@ from waystation.privacy.policy import PLACEHOLDER_PATTERN
 from waystation.reports.blocks import ExportedReport, NumberedSource, ReportMetadata, parse_stored_report
 from waystation.reports.markdown import build_report_export
 from waystation.security.untrusted import render_claimed_name, replace_control_characters, sanitize_line
-from waystation.tasks.approvals import describe_plan_request
+from waystation.tasks.approvals import APPROVE_BUDGET, DELIVER_NOW, DENY_BUDGET, REVIEW_PLAN, describe_plan_request
 from waystation.tasks.details import (
     format_budget_forecast,
     format_hidden_call_hint,
@@ -56,7 +56,8 @@ from waystation.tasks.details import (
 )
 from waystation.tasks.events import TaskEvent
 from waystation.tasks.progress import CostBreakdown
-from waystation.tasks.view import ApprovalView, PendingApproval, TaskView
+from waystation.tasks.signals import EDIT_CONTEXT, SEND_MESSAGE, UPDATE_DOCUMENTS
+from waystation.tasks.view import ApprovalView, PendingApproval, RejectedMessageView, TaskView
 
 FOLDER = Path(__file__).parent
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -153,6 +154,35 @@ def describe_message(message: MessageView) -> str:
     return " · ".join(filter(None, parts))[:MAX_GIST_CHARACTERS]
 
 
+_SIGNAL_WORDS: Mapping[str, str] = {
+    APPROVE_BUDGET: "An approval",
+    DENY_BUDGET: "A denial",
+    DELIVER_NOW: "An order to deliver now",
+    REVIEW_PLAN: "An edited plan",
+    EDIT_CONTEXT: "A change of an agent’s context",
+    SEND_MESSAGE: "A message to the agents",
+    UPDATE_DOCUMENTS: "A change of the documents",
+}
+"""What a person calls a message to a task, by the name of its signal."""
+
+
+def describe_rejected_message(rejected: RejectedMessageView, approvals: Sequence[ApprovalView]) -> str:
+    """Describe a message without effect and the reason. Its request is named by what it asks for, not by its id."""
+    sent, reason = _SIGNAL_WORDS.get(rejected.signal, f"The message {rejected.signal}"), rejected.reason
+    # Longer ids first: the id of one request may be the beginning of another's.
+    for one in sorted(approvals, key=lambda approval: -len(approval.request_id)):
+        reason = reason.replace(f"the request {one.request_id}", _name_request(one))
+    return f"{sent} had no effect: {reason}"
+
+
+def _name_request(approval: ApprovalView) -> str:
+    if approval.about_plan:
+        return "the request about the plan"
+    if approval.action is not None:
+        return f"the request of {approval.agent} to call {approval.action.tool}"
+    return f"the request of {approval.agent} for {format_amount(approval.requested)}"
+
+
 _TEMPLATES = Environment(
     loader=PackageLoader("waystation.plugins.web"),
     autoescape=True,
@@ -166,6 +196,7 @@ _SHOWN: Mapping[str, object] = {
     "for_what": build_page_approval_rows,
     "amount_choices": build_amount_choices,
     "answered": partial(format_request_and_answer, over=True),
+    "rejected": describe_rejected_message,
     "written": partial(json.dumps, ensure_ascii=False, indent=1),
     "moment": format_utc_minute,
     "span": format_time_span,

@@ -52,6 +52,28 @@ const button = (words, act) => {
   return made;
 };
 
+// A card of a request that has just appeared is not answered by a press that was meant for what was in its place.
+const SETTLED = 1000;
+const requestForms = (part) => [...part.querySelectorAll("article.request form[id]")];
+const appeared = new Map();
+const settle = () => {
+  const forms = requestForms(document), now = Date.now();
+  for (const id of appeared.keys()) if (!forms.some((form) => form.id === id)) appeared.delete(id);
+  for (const form of forms) {
+    if (!appeared.has(form.id)) appeared.set(form.id, now);
+    const left = appeared.get(form.id) + SETTLED - now;
+    if (left <= 0) continue;
+    const buttons = [...form.querySelectorAll("button")];
+    for (const one of buttons) one.disabled = true;
+    setTimeout(() => { for (const one of buttons) one.disabled = false; }, left);
+  }
+};
+// Whether another request would take the place of one that is shown.
+const wouldReplace = (fresh) => {
+  const next = requestForms(fresh);
+  return requestForms(live).some(({ id }, place) => next[place] && next[place].id !== id);
+};
+
 // Milliseconds. The server sends something every 3 seconds: after 8 without anything, the page says so.
 const HEARTBEAT = 3, SILENCE = 8000, AGAIN = 3000, PATIENCE = 8000, SOON = 400, LATER = 4000, NOW_AND_THEN = 30000;
 
@@ -145,8 +167,9 @@ const follow = () => {
     if (live) {
       countWaiting();
       if (shown) clearTimeout(later);
-      if (shown || !isWriting()) put(fresh, shown);
-      else if (stampOf(fresh) !== stampOf(live)) tellNews();
+      const held = wouldReplace(fresh);
+      if (shown || !(isWriting() || held)) put(fresh, shown);
+      else if (held || stampOf(fresh) !== stampOf(live)) tellNews();
     }
     renewed = Date.now();
     took = renewed - since;
@@ -215,6 +238,7 @@ const follow = () => {
     localTimes(live);
     enableCopying(live);
     rememberName(live);
+    settle();
     const nameOf = (one) => [one.tagName, one.textContent, one.getAttribute("href")].join("\n");
     const sameAs = (one) => (chosen.id ? one.id === chosen.id : nameOf(one) === nameOf(chosen));
     const parts = () => [...live.querySelectorAll("a, button, summary, [tabindex]")];
@@ -310,6 +334,7 @@ for (const zone of document.querySelectorAll("form:not([data-back]) input[data-z
 localTimes(document);
 enableCopying(document);
 rememberName(document);
+settle();
 if (events) follow();
 
 // A browser may say by itself that something waits, if a person wants that.
