@@ -80,6 +80,7 @@ def test_whatever_the_client_can_is_asked_for_over_http_or_says_why_not() -> Non
     }
     for_own_use |= {"create_report_link", "list_report_links", "open_report_link", "revoke_report_link"}
     for_own_use |= {"get_task_request", "forget_session", "build_placeholder_client", "get_redacted_document_text"}
+    for_own_use |= {"list_partial_replies", "watch_task"}
     assert own - REMOTE_METHODS.keys() == of_other_methods | for_own_use
     assert {call.role for call in REMOTE_METHODS.values()} == set(CLIENT_PERMISSIONS)
 

@@ -91,9 +91,9 @@ def test_activity_is_filtered_zoomed_by_keys_and_mouse_and_linked(settings: Sett
 
         # The link to a message, too.
         chosen.get_by_role("link").last.click()
-        expect(page.locator("article:target")).to_be_in_viewport()
+        expect(page.locator("article :target")).to_be_in_viewport()
         page.reload()
-        expect(page.locator("article:target")).to_be_in_viewport()
+        expect(page.locator("article :target")).to_be_in_viewport()
         assert faults == []
 
 
