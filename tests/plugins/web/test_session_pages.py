@@ -104,7 +104,7 @@ async def test_a_session_at_work_is_not_forgotten(settings: Settings) -> None:
     async with open_stub_site(settings) as (asking, client):
         sent = await asking.post("/session/forget", data=fill_form())
     assert (sent.status_code, client.forgotten) == (400, None)
-    assert "A task of it runs: wait until it has ended." in sent.text
+    assert "The task “Which?” is running: wait until it has ended, or cancel it" in sent.text
 
 
 async def test_a_session_is_forgotten_over_http_with_its_name_in_the_body(settings: Settings) -> None:
