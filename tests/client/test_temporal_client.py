@@ -22,7 +22,7 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel import temporal_names as names
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
-from waystation.kernel.errors import BadInput, RequestConflict, StartUnknown, UnknownTask, Unreachable
+from waystation.kernel.errors import BadInput, RequestConflict, StartUnknownError, UnknownTask, Unreachable
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.tasks.signals import AnswerResult
@@ -77,7 +77,7 @@ async def test_without_a_worker_it_is_unknown_whether_a_task_was_accepted_and_re
 ) -> None:
     request = make_task_request()
     with pytest.raises(
-        StartUnknown,
+        StartUnknownError,
         match=r"unknown whether task-[0-9a-f]{16} was accepted.*It is safe to submit the task again with the same",
     ) as unknown:
         await client.submit(request, DOCUMENTS, start_timeout=SHORT)

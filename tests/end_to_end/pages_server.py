@@ -18,7 +18,7 @@ from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.erasure.erasure import ForgetCounts
 from waystation.kernel.amount import Amount, parse_bounded_limit
-from waystation.kernel.errors import BadInput, InvalidFieldError, StartUnknown, Unreachable
+from waystation.kernel.errors import BadInput, InvalidFieldError, StartUnknownError, Unreachable
 from waystation.planning.plan import PLANNING_ID, Plan
 from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.app import ServerDeps, SiteServer, create_app
@@ -140,7 +140,7 @@ class StubTaskClient(Client):
         self.taken, self.given = row.request, documents
         await self._store.register_task(row, documents)
         if self.late:
-            raise StartUnknown(row.ref.task_id, "no answer in 20 s: `waystation status` shows whether workers run")
+            raise StartUnknownError(row.ref.task_id, "no answer in 20 s: `waystation status` shows whether workers run")
         return SubmittedTask(task_id=row.ref.task_id, run_id=None, ui_url=None)
 
     async def rename(self, task_id: str, title: str) -> None:

@@ -40,7 +40,7 @@ WaystationError
 ├── WebUnavailable                  a page cannot be fetched now; retryable
 ├── WebPageUnreadableError          a page cannot or must not be read; not retryable
 └── Unreachable                     something needed (server, worker) is not there; exit code 3
-    ├── StartUnknown                no answer came in time: the task may have started, and may be submitted again
+    ├── StartUnknownError           no answer came in time: the task may have started, and may be submitted again
     └── Busy                        the server is there but accepts no more at the moment: nothing was accepted
 """
 
@@ -300,7 +300,7 @@ class Unreachable(WaystationError):
     """
 
 
-class StartUnknown(Unreachable):
+class StartUnknownError(Unreachable):
     """No answer came in time, so the task may have started. Submitting it again starts it only once."""
 
     def __init__(self, task_id: str, message: str) -> None:

@@ -43,7 +43,7 @@ from waystation.kernel.errors import (
     MemoryUnavailable,
     NothingToDraft,
     RedactionFailed,
-    StartUnknown,
+    StartUnknownError,
     UnknownTask,
     Unreachable,
     WaystationError,
@@ -1246,7 +1246,7 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
     await _raise_if_impossible(client, asked)
     try:
         submitted = await client.submit(asked, documents)
-    except StartUnknown as unknown:
+    except StartUnknownError as unknown:
         # The form keeps its request id, so the same task is found when the form is sent again.
         raise FormValidationError(
             {WHOLE_FORM: START_UNKNOWN}, left_out, HTTPStatus.SERVICE_UNAVAILABLE, unknown.task_id

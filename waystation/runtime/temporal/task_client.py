@@ -41,7 +41,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from waystation.agents.agent_status import AgentStatus
 from waystation.kernel import temporal_names as names
 from waystation.kernel.amount import Limit
-from waystation.kernel.errors import BadInput, Busy, StartUnknown, Unreachable, WaystationError
+from waystation.kernel.errors import BadInput, Busy, StartUnknownError, Unreachable, WaystationError
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
 from waystation.runtime.temporal.action_counts import count_temporal_actions
@@ -358,7 +358,7 @@ class TemporalTaskClient:
         Raises:
             BadInput: The session refused the task.
             Busy: Server or session took no more within `patience`; the task was not accepted.
-            StartUnknown: There was no answer within `patience`; whether the task was accepted is unknown.
+            StartUnknownError: There was no answer within `patience`; whether the task was accepted is unknown.
             Unreachable: The server cannot be used.
         """
         try:
@@ -366,7 +366,7 @@ class TemporalTaskClient:
         except TimeoutError as error:
             if await self._has_begun(task.task_id):
                 return SubmissionResult(task_id=task.task_id, state="running")
-            raise StartUnknown(
+            raise StartUnknownError(
                 task.task_id,
                 f"no answer in {patience.total_seconds():.0f} s: it is unknown whether {task.task_id} was "
                 "accepted. `waystation status` shows whether workers run. It is safe to submit the task again with "
