@@ -169,3 +169,14 @@ def test_only_the_beginning_of_long_passages_is_searched_and_the_reason_says_so(
 def test_a_mark_is_read_as_it_is_written(number: int) -> None:
     assert parse_sentence_mark(render_unsupported_sentence_mark(number)) == number
     assert [parse_sentence_mark(text) for text in ("°", "(1)", "⁽⁾", "")] == [0, None, None, None]
+
+
+def test_missing_words_are_found_in_their_sentence_in_any_case_and_not_where_they_are_redacted() -> None:
+    documents = {"contract.md": CitedDocument(["The pump overheated because the bearing lacked grease."])}
+    markdown = "Insufficient lubrication of a component led to the machine running too hot [contract.md:1-1]."
+    (check,) = check_cited_sentences(markdown, {}, documents)
+    assert "“insufficient”" in check.missing or '"insufficient"' in check.missing
+    assert check.has_details_in(check.located.claim.text)
+    assert not check.has_details_in(
+        "<PERSON_7f3a2c91d04e> lubrication of a component led to the machine running too hot"
+    )

@@ -61,8 +61,8 @@ class SentenceCheck(NamedTuple):
     def has_details_in(self, sentence: str) -> bool:
         """Whether a redacted form of the sentence still has the words that `missing` quotes from it."""
         details = self.result.missing if self.result is not None else ()
-        shown = normalize_text(sentence)
-        return all(one.text in shown or one.text in sentence for one in details)
+        shown, written = normalize_text(sentence).casefold(), sentence.casefold()
+        return all((text := one.text.casefold()) in shown or text in written for one in details)
 
 
 def check_cited_sentences(
