@@ -163,7 +163,7 @@ a compaction starts at 16,500 tokens; so far, 75.0% of the input was read from t
 The sizes of system prompt and tools are estimates until the agent's first turns are stored.
 The estimates leave out web tools and the tools of tool servers.
 layer                share   asked     got  gave way  gives way first
-system and policy      990   4,531   4,531         -  the last named
+system and policy      990   4,534   4,534         -  the last named
 task contract          990      12      12         -  the last named
 runtime state          594       0       0         -  the last named
 short-term memory    3,564     273     273         -  the oldest
@@ -171,7 +171,7 @@ episodic memory      2,574       0       0         -  the oldest
 semantic memory      1,782       0       0         -  what can be read again, the oldest first
 procedural memory    1,386       0       0         -  the least relevant
 observations         4,356       0       0         -  what can be read again, the oldest first
-retrieved evidence   1,782  16,925  14,984     1,941  the least relevant
+retrieved evidence   1,782  16,925  14,981     1,944  the least relevant
 work buffer          1,782   4,000       0     4,000  the last named
-all                 19,800  25,741  19,800     5,941\
+all                 19,800  25,744  19,800     5,944\
 """)
