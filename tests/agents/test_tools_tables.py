@@ -165,7 +165,7 @@ async def test_documents_and_values_are_called_by_their_placeholders(bare_env: A
     sql = f"SELECT * FROM t WHERE key = '{SECRET_PLACEHOLDER}'"
     call = make_tool_use("query_table", tables={"t": f"{SECRET_PLACEHOLDER}.csv{lines}"}, sql=sql)
     result = await box.run(call, await bare_env.make_tool_context())
-    assert result.content.splitlines()[0] == f"t is [{SECRET_PLACEHOLDER}.csv:1-3]"
+    assert result.content.splitlines()[0] == f"table t is [{SECRET_PLACEHOLDER}.csv:1-3]"
     assert result.content.splitlines()[-1] == f"| {SECRET_PLACEHOLDER} | 20 | 3 |"
 
 
