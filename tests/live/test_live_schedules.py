@@ -28,7 +28,7 @@ from tests.support.temporal_platform import (
 from tests.support.webhook_server import WebhookServer, parse_event_payload, run_webhook_server
 from waystation.agents.action_approvals import TopUpPolicy
 from waystation.cli.main import run
-from waystation.client.erasure import TaskSelection, forget_session_or_tasks, run_erasure, select_task_ids
+from waystation.client.erasure import TaskSelection, forget_tasks_and_schedules, run_erasure, select_task_ids
 from waystation.client.person_search import open_person_search
 from waystation.client.schedules import ScheduleDescription
 from waystation.config.settings import Settings
@@ -124,7 +124,7 @@ async def test_without_paths_runs_use_the_documents_of_the_newest_task_and_forge
         used = [await load_source_documents(platform.store, task, reader) for task in (first, second)]
         await platform.list_schedules("weekly")
         ids = await select_task_ids(platform.client, settings, selection)
-        gone = await forget_session_or_tasks(platform.client, settings, selection, ids, everything=True)
+        gone = await forget_tasks_and_schedules(platform.client, settings, selection, ids, everything=True)
         left = await platform.schedules.list()
         with pytest.raises(TextNotFoundError):
             await platform.store.get_text(added.view.order.definition, added.view.order.session_ref.scope)

@@ -27,7 +27,7 @@ from waystation.client.agent_contexts import (
 from waystation.client.erasure import (
     ForgetResult,
     TaskSelection,
-    forget_session_or_tasks,
+    forget_tasks_and_schedules,
     format_removed_counts,
     select_schedules,
     select_task_ids,
@@ -95,7 +95,7 @@ async def _forget(selection: TaskSelection, *, everything: bool, yes: bool) -> F
             if not await ask_confirmation(_question(len(task_ids), len(schedules), everything=everything)):
                 return None
         await require_workers(client)
-        return await forget_session_or_tasks(client, settings, selection, task_ids, everything=everything)
+        return await forget_tasks_and_schedules(client, settings, selection, task_ids, everything=everything)
 
 
 def _question(tasks: int, schedules: int, *, everything: bool) -> str:

@@ -189,7 +189,7 @@ class Client:
             BadInput: The session has no task, or one still runs.
             Unreachable: There is no server, or no worker.
         """
-        from waystation.client.erasure import TaskSelection, forget_session_or_tasks, select_task_ids  # noqa: PLC0415
+        from waystation.client.erasure import TaskSelection, forget_tasks_and_schedules, select_task_ids  # noqa: PLC0415
 
         selection = TaskSelection(session=session)
         task_ids = await select_task_ids(self, self._settings, selection)
@@ -198,7 +198,7 @@ class Client:
                 f"no worker polls the {format_names('queue', unattended)}: start a worker (`waystation up`), "
                 "then try again"
             )
-        return await forget_session_or_tasks(self, self._settings, selection, task_ids, everything=everything)
+        return await forget_tasks_and_schedules(self, self._settings, selection, task_ids, everything=everything)
 
     async def prepare_task(self, request: TaskRequest) -> TaskRow:
         """Build the task with its configuration; nothing is stored yet.

@@ -309,7 +309,7 @@ async def _over(client: Client, row: TaskRow) -> bool:
     return (await client.get_task(row.ref.task_id)).over
 
 
-async def forget_session_or_tasks(
+async def forget_tasks_and_schedules(
     client: Client, settings: Settings, selection: TaskSelection, task_ids: tuple[str, ...], *, everything: bool
 ) -> ForgetResult:
     """Forget the selected tasks, which are over; first remove the selected schedules, so that no run asks again.

@@ -32,7 +32,7 @@ from waystation.tasks.schedules import (
 from waystation.tasks.task import TaskPhase, TaskRequest, build_reader_scope, make_own_session_name
 
 LISTED_TASKS = 5
-"""Maximum tasks that a schedule is described with."""
+"""Maximum tasks of a schedule that are listed."""
 RECENT_TASKS = 100
 """Newest tasks of a session among which they are searched."""
 
@@ -53,8 +53,6 @@ class ScheduleDescription(Value):
     view: ScheduleView
     definition: ScheduleDefinition | None = None
     """None if the store does not have it."""
-    tasks: tuple[ScheduledTask, ...] = ()
-    """The newest tasks of its runs, newest first."""
 
 
 class ScheduleClient:
@@ -121,6 +119,19 @@ class ScheduleClient:
         """Return one schedule as it is now. Raises BadInput for an unknown name."""
         return await self._known(await self._temporal.get_schedule(self._id(name)))
 
+    async def list_tasks(self, schedule: ScheduleView) -> tuple[ScheduledTask, ...]:
+        """Return the newest tasks of a schedule's runs, newest first."""
+        reader = schedule.order.session_ref.scope.get_recall_scope("session")
+        rows = filter_schedule_rows(await self._store.list_tasks(reader, RECENT_TASKS), schedule.schedule_id)
+        return tuple(
+            ScheduledTask(
+                task_id=row.ref.task_id,
+                submitted_at=row.submitted_at,
+                phase=row.progress.phase if row.progress is not None else TaskPhase.SUBMITTED,
+            )
+            for row in rows[:LISTED_TASKS]
+        )
+
     async def pause(self, name: str, note: str) -> None:
         """Pause runs until someone resumes the schedule; a run in progress continues.
 
@@ -150,24 +161,12 @@ class ScheduleClient:
 
     async def _known(self, view: ScheduleView) -> ScheduleDescription:
         name = view.schedule_id.removeprefix(make_schedule_id_prefix(self._settings.tenant))
-        known = ScheduleDescription(name=name, view=view, tasks=await self._list_tasks(view))
+        known = ScheduleDescription(name=name, view=view)
         try:
             text = await self._store.get_text(view.order.definition, self._reader)
         except TextNotFoundError:
             return known
         return known.replace(definition=ScheduleDefinition.model_validate_json(text))
-
-    async def _list_tasks(self, view: ScheduleView) -> tuple[ScheduledTask, ...]:
-        reader = view.order.session_ref.scope.get_recall_scope("session")
-        rows = filter_schedule_rows(await self._store.list_tasks(reader, RECENT_TASKS), view.schedule_id)
-        return tuple(
-            ScheduledTask(
-                task_id=row.ref.task_id,
-                submitted_at=row.submitted_at,
-                phase=row.progress.phase if row.progress is not None else TaskPhase.SUBMITTED,
-            )
-            for row in rows[:LISTED_TASKS]
-        )
 
 
 class ScheduleJson(Value):

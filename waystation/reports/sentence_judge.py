@@ -39,7 +39,7 @@ from waystation.privacy.ports import Redactor
 from waystation.reports.cited_sentences import is_above_answer
 from waystation.reports.report import DraftUnderReview
 from waystation.reports.reviewers import ReviewStore, list_cited_lines
-from waystation.security.untrusted import wrap_untrusted
+from waystation.security.untrusted import SafeMarkup, wrap_untrusted
 from waystation.tasks.reviews import JudgeRequest, JudgeResult
 
 MAX_JUDGED_SENTENCES = 60
@@ -204,11 +204,12 @@ class SentenceJudge:
         """
         ref = request.ref
         run = RunRef(**ref.model_dump(), step_id=make_judge_id(request.number), role="reviewing")
-        question = (await self.store.get_task(ref.task_id, ref.scope)).request.question
+        row = await self.store.get_task(ref.task_id, ref.scope)
+        task = wrap_untrusted("task", *render_question(row.request, row.submitted_at))
         there = await load_task_deliverables(ref.scope, self.store)
         drafted = DraftUnderReview(draft=there.draft, requirements=(), findings=(), analysis=None)
         checked = await self.check.check(ref, drafted.text)
-        checks = await asyncio.to_thread(checked.check_sentences, question)
+        checks = await asyncio.to_thread(checked.check_sentences, row.request.question)
         undecided = [
             (_build_key(one.located.claim, checked), one.located.claim)
             for one in checks
@@ -219,7 +220,7 @@ class SentenceJudge:
         # A verdict is about the whole sentence, so one that would be shown in part is not judged.
         short = {key: claim for key, claim in different.items() if len(claim.text) <= MAX_SENTENCE_CHARACTERS}
         keys = [*short][:MAX_JUDGED_SENTENCES]
-        asked = await self._ask(run, request, [short[key] for key in keys], checked) if keys else _Asked(None, 0)
+        asked = await self._ask(run, request, task, [short[key] for key in keys], checked) if keys else _Asked(None, 0)
         shown = keys[: asked.shown]
         judgement = SentenceJudgement(
             number=request.number,
@@ -243,14 +244,19 @@ class SentenceJudge:
         return JudgeResult(judgement=judgement, totals=totals, notes=asked.notes)
 
     async def _ask(
-        self, run: RunRef, request: JudgeRequest, claims: Sequence[Claim], checked: CitationCheckResult
+        self,
+        run: RunRef,
+        request: JudgeRequest,
+        task: SafeMarkup,
+        claims: Sequence[Claim],
+        checked: CitationCheckResult,
     ) -> _Asked:
         """Ask about as many of the sentences, from the first, as the budget covers."""
         caller = StructuredCaller(self.model, self.store, self.redactor)
         means = CallOptions(request.model, request.limit, request.prices, request.effort)
 
         def build(count: int) -> StructuredPrompt[Mapping[int, SentenceVerdict]]:
-            return self._build_prompt(run, request, claims[:count], checked)
+            return _build_prompt(run, task, claims[:count], checked)
 
         sent = (await self.store.load_transcript(run.run_id, run.scope)).messages
         if sent:
@@ -268,36 +274,35 @@ class SentenceJudge:
             return _Asked(None, count, (answer.format_note(JUDGE_NOTES),))
         return _Asked(answer, count, (PARTLY_TOO_DEAR_NOTE,) if count < len(claims) else ())
 
-    def _build_prompt(
-        self, run: RunRef, request: JudgeRequest, claims: Sequence[Claim], checked: CitationCheckResult
-    ) -> StructuredPrompt[Mapping[int, SentenceVerdict]]:
-        async def build_first_message() -> str:
-            sentences = await asyncio.to_thread(lambda: [*_render_sentences(claims, checked)])
-            row = await self.store.get_task(request.ref.task_id, request.ref.scope)
-            task = wrap_untrusted("task", *render_question(row.request, row.submitted_at))
-            return "\n".join([wrap_untrusted("sentences", *sentences, shown=str(len(claims))), task])
 
-        def read(arguments: Mapping[str, JsonValue]) -> Mapping[int, SentenceVerdict]:
-            answer = JudgeSentencesInput.model_validate(arguments)
-            verdicts = {one.number: one for one in answer.verdicts}
-            # Another number shows that the model counts differently, so that all verdicts may be of other sentences.
-            if not verdicts or len(verdicts) < len(answer.verdicts) or not verdicts.keys() <= {*numbers}:
-                raise UnusableAnswerError(f"give exactly one verdict for each sentence from 1 to {len(claims)}")
-            return verdicts
+def _build_prompt(
+    run: RunRef, task: SafeMarkup, claims: Sequence[Claim], checked: CitationCheckResult
+) -> StructuredPrompt[Mapping[int, SentenceVerdict]]:
+    async def build_first_message() -> str:
+        sentences = await asyncio.to_thread(lambda: [*_render_sentences(claims, checked)])
+        return "\n".join([wrap_untrusted("sentences", *sentences, shown=str(len(claims))), task])
 
-        numbers = range(1, len(claims) + 1)
-        return StructuredPrompt(
-            run=run,
-            kind="review",
-            system=load_prompt("judge"),
-            tool=JUDGE_SENTENCES,
-            build_first_message=build_first_message,
-            destination=TextDestination.CONTRACT,
-            parse=read,
-            rejection_heading="These verdicts cannot be used",
-            answer_tokens=ANSWER_TOKENS + VERDICT_TOKENS * len(claims),
-            keep_whole_part=_keep_whole_verdicts,
-        )
+    def read(arguments: Mapping[str, JsonValue]) -> Mapping[int, SentenceVerdict]:
+        answer = JudgeSentencesInput.model_validate(arguments)
+        verdicts = {one.number: one for one in answer.verdicts}
+        # Another number shows that the model counts differently, so that all verdicts may be of other sentences.
+        if not verdicts or len(verdicts) < len(answer.verdicts) or not verdicts.keys() <= {*numbers}:
+            raise UnusableAnswerError(f"give exactly one verdict for each sentence from 1 to {len(claims)}")
+        return verdicts
+
+    numbers = range(1, len(claims) + 1)
+    return StructuredPrompt(
+        run=run,
+        kind="review",
+        system=load_prompt("judge"),
+        tool=JUDGE_SENTENCES,
+        build_first_message=build_first_message,
+        destination=TextDestination.CONTRACT,
+        parse=read,
+        rejection_heading="These verdicts cannot be used",
+        answer_tokens=ANSWER_TOKENS + VERDICT_TOKENS * len(claims),
+        keep_whole_part=_keep_whole_verdicts,
+    )
 
 
 async def _find_affordable_count(

@@ -11,7 +11,7 @@ from tests.end_to_end.pages_server import NOON
 from tests.plugins.web.test_plan_pages import open_stub_site
 from tests.support.finished_tasks import store_finished_task
 from waystation.client import Client
-from waystation.client.erasure import TaskSelection, forget_session_or_tasks, select_schedules
+from waystation.client.erasure import TaskSelection, forget_tasks_and_schedules, select_schedules
 from waystation.config.settings import Settings
 from waystation.kernel.errors import Unreachable
 from waystation.plugins.web.access import get_required_role
@@ -83,7 +83,7 @@ async def test_the_schedules_of_a_session_are_removed_with_its_questions_and_nam
         everyone = await select_schedules(client, tenant, TaskSelection(all_of_tenant=True), everything=True)
         old = await select_schedules(client, tenant, TaskSelection(session=SESSION, ended_before=NOON), everything=True)
         with pytest.raises(Unreachable):
-            await forget_session_or_tasks(client, settings, selection, ("task-1",), everything=True)
+            await forget_tasks_and_schedules(client, settings, selection, ("task-1",), everything=True)
         (left,) = (await asking.get("/v1/schedules")).json()
     assert "reports and histories, and remove 1 schedule</label>" in page.text
     assert '<a href="/schedules#weekly">Asked weekly?</a>' in page.text

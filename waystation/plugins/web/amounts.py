@@ -20,7 +20,6 @@ from waystation.tasks.view import DELIVERED_PHASES, ApprovalView, PendingApprova
 
 MIN_EARLIER_TASKS = 2
 """Fewer earlier tasks say nothing about the next one."""
-TO_FINISH = ", to finish the task"
 
 
 class AmountChoice(NamedTuple):
@@ -37,7 +36,7 @@ def build_amount_choices(request: ApprovalView) -> tuple[AmountChoice, ...]:
     """Return amounts to choose from: what was asked for; the minimum, if that is less; what finishing may take, if that
     is more and the task's ceiling allows it. One of them is suggested: what finishes the task, if that is known.
     """
-    choices = [AmountChoice("", f"{format_amount(request.requested)}, as requested")]
+    choices, suggested = [AmountChoice("", f"{format_amount(request.requested)}, as requested")], 0
     smallest, is_less = request.needed, not request.requested.subtract_clamped(request.needed).is_zero
     if is_less and not smallest.is_zero:
         choices.append(AmountChoice(format_written_amount(smallest), f"{format_amount(smallest)}, the minimum"))
@@ -46,10 +45,8 @@ def build_amount_choices(request: ApprovalView) -> tuple[AmountChoice, ...]:
         is_more = not forecast.needed_to_finish.subtract_clamped(request.requested).is_zero
         to_finish = round_amount(forecast.needed_to_finish)
         if is_more and forecast.grantable.can_cover(to_finish):
-            choices.append(
-                AmountChoice(format_written_amount(to_finish), f"about {format_amount(to_finish)}{TO_FINISH}")
-            )
-    suggested = len(choices) - 1 if choices[-1].words.endswith(TO_FINISH) else 0
+            suggested, words = len(choices), f"about {format_amount(to_finish)}, to finish the task"
+            choices.append(AmountChoice(format_written_amount(to_finish), words))
     return tuple(one._replace(is_suggested=place == suggested) for place, one in enumerate(choices))
 
 

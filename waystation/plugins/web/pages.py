@@ -563,7 +563,7 @@ async def _schedules(
     task_id: str | None = None,
     added: str = "",
 ) -> HTMLResponse:
-    found, remark, seen = (), "", await client.get_newest_event_number()
+    found, tasks, remark, seen = (), {}, "", await client.get_newest_event_number()
     try:
         schedules = await client.get_schedule_client()
         found = await schedules.list()
@@ -571,6 +571,7 @@ async def _schedules(
         if added and added not in {one.name for one in found}:
             with suppress(BadInput):
                 found = (await schedules.get(added), *found)
+        tasks = {one.name: await schedules.list_tasks(one.view) for one in found}
     except Unreachable as away:
         remark = str(away)
     if task_id and not back.form:
@@ -582,6 +583,7 @@ async def _schedules(
         seen=seen,
         request_id=back.value(NEW_SCHEDULE, "request_id") or token_hex(8),
         schedules=found,
+        tasks=tasks,
         remark=remark,
         repeats=task_id,
         added=added,
