@@ -237,7 +237,10 @@ def test_at_another_endpoint_dollars_need_prices_that_somebody_wrote_down(url: s
     settings = Settings.model_validate({"anthropic_base_url": url})
     written = tuple(price.replace(source="own price file") for price in PRICES)
     assert build_task_config(request, settings, written, date(2026, 11, 21)).budget.micro_usd == 9_000_000
-    assert (terms(anthropic_base_url=url).budget.tokens is not None) is refused
+    under = terms(anthropic_base_url=url)
+    assert (under.budget.tokens is not None) is refused
+    listed = {price.model for price in under.default.prices} - {OFFLINE_MODEL}
+    assert (not listed) is refused, "costs in dollars are shown by prices that do not apply there"
     if refused:
         named = f"{DEFAULT_SUMMARY_MODEL}, {SONNET}" if DEFAULT_SUMMARY_MODEL < SONNET else SONNET
         with pytest.raises(BadInput, match=f"needs your own prices at .*, but there is none for {named}: "):

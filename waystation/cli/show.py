@@ -37,7 +37,6 @@ from waystation.client.exports import (
 from waystation.client.store_queries import format_report_versions, require_not_forgotten, restore_task_text
 from waystation.config.resolver import iter_called_models, resolve_endpoint_prices
 from waystation.config.settings import Settings
-from waystation.config.validation import filter_endpoint_prices
 from waystation.context.audit import build_transcript_view
 from waystation.context.history import build_model_view
 from waystation.context.transcript import Transcript
@@ -46,7 +45,7 @@ from waystation.kernel.errors import BadInput
 from waystation.kernel.files import write_private_file
 from waystation.kernel.value import Value
 from waystation.models.prices import load_prices
-from waystation.models.profiles import OFFLINE_MODEL, PRICE_SOURCE, Price, find_price, get_model_profile
+from waystation.models.profiles import PRICE_SOURCE, Price, find_price, get_model_profile
 from waystation.planning.plan import PLANNING_ID, RESERVED_STEP_ID_PATTERN
 from waystation.plugins.exports.page import NO_DETAILS, SourceDetails
 from waystation.reports.changes import ReportChanges, compare_reports, render_claim_with_citations
@@ -193,28 +192,17 @@ def prices(as_json: JsonOption = False) -> None:
     asked = TaskRequest(question="What does it cost?", request_id="prices")
     wanted = tuple(dict.fromkeys(iter_called_models(asked, settings)))
     found = load_prices(settings.prices)
-    placed = resolve_endpoint_prices(wanted, found, settings)
-    without = tuple(name for name in wanted if _price_there(name, placed, settings) is None)
+    today, here = utc_now().date(), resolve_endpoint_prices(wanted, found, settings)
+    without = tuple(name for name in wanted if find_price(name, today, here) is None)
     if as_json:
         print_json(PricesJson(prices=found, without=without))
     else:
-        today = utc_now().date()
         held = [price for price in found if price.since > today or price == find_price(price.model, today, found)]
         print_text(
             format_prices([one for one in held if one.source != PRICE_SOURCE or get_model_profile(one.model).is_known])
         )
         if without:
             print_message(f"Models without a known price at their endpoint: {', '.join(without)}")
-
-
-def _price_there(model: str, prices: Sequence[Price], settings: Settings) -> Price | None:
-    """Return the current price of the model at its endpoint."""
-    holding = (
-        prices
-        if model == OFFLINE_MODEL
-        else filter_endpoint_prices(settings.endpoint_registry.get_endpoint(model), prices)
-    )
-    return find_price(model, utc_now().date(), holding)
 
 
 _BINARY = frozenset({"pdf", "docx"})

@@ -29,7 +29,6 @@ from waystation.config.validation import (
     validate_api_keys,
     validate_budget_units,
     validate_ceiling,
-    validate_endpoint_prices,
     validate_known_prices,
     validate_model_capabilities,
     validate_model_options,
@@ -41,7 +40,6 @@ from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 from waystation.kernel.errors import UnknownTask
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.roles import AgentRole, Role, get_role_spec, list_step_roles
-from waystation.models.endpoints import ModelEndpoint
 from waystation.models.profiles import (
     OFFLINE_MODEL,
     OFFLINE_PRICE,
@@ -296,14 +294,13 @@ def build_task_config(
     if (
         _budget_is_free(request, chosen)
         and not settings.uses_offline_model
-        and _all_priced(models_with_endpoints, prices, today)
+        and all(find_price(model, today, prices) is not None for model, _ in models_with_endpoints)
     ):
         chosen = chosen.replace(budget=DEFAULT_PRICED_BUDGET)
-    validate_known_prices(chosen.budget, called, prices, today)
+    validate_known_prices(chosen.budget, models_with_endpoints, prices, today)
     validate_model_capabilities(models_with_endpoints)
     if settings.offline is None:
         validate_api_keys([(model, settings.find_missing_key_variable(model)) for model, _ in models_with_endpoints])
-    validate_endpoint_prices(chosen.budget, models_with_endpoints, prices)
     agent_budget = _agent_budget(request, chosen)
     basis = ConfigInputs(request, settings, chosen.budget, agent_budget, filter_prices(called, prices), today, earlier)
     agents = {role: build_agent_config(basis, role) for role in list_step_roles()}
@@ -348,16 +345,6 @@ def _budget_is_free(request: TaskRequest, chosen: ResolvedConfig) -> bool:
         top_up and top_up.amount.tokens,
     )
     return not {"budget", "agent_budget"} & chosen.origins.keys() and not any(in_tokens)
-
-
-def _all_priced(
-    models_with_endpoints: Iterable[tuple[str, ModelEndpoint]], prices: Sequence[Price], today: date
-) -> bool:
-    """Whether each model has a known price at its endpoint: except at the provider, only configured prices count."""
-    return all(
-        find_price(model, today, filter_endpoint_prices(endpoint, prices)) is not None
-        for model, endpoint in models_with_endpoints
-    )
 
 
 def describe_budget_in_tokens(config: TaskConfig, today: date) -> str:
@@ -452,18 +439,19 @@ def _minimum_reserves(basis: ConfigInputs, agents: Mapping[Role, AgentConfig]) -
 
 
 def resolve_endpoint_prices(models: Iterable[str], prices: Sequence[Price], settings: Settings) -> tuple[Price, ...]:
-    """Return all prices, and for models at named endpoints those of their names that apply there, by full name.
+    """Return the prices of these models at their endpoints, by the names that tasks call them by.
 
-    Configured prices apply wherever the model is; the built-in ones only at the provider.
+    Configured prices apply wherever the model is; the built-in ones only at the provider. A price for a model's full
+    name, with its endpoint, replaces those for its name alone.
     """
-    placed = [*prices, OFFLINE_PRICE]
+    placed = [OFFLINE_PRICE]
     for model in models:
-        name = strip_snapshot_date(model)
-        if not parse_model_name(model).endpoint or any(price.model == name for price in prices):
+        if model == OFFLINE_MODEL:
             continue
+        name, bare = strip_snapshot_date(model), strip_snapshot_date(parse_model_name(model).model)
         holding = filter_endpoint_prices(settings.endpoint_registry.get_endpoint(model), prices)
-        bare = strip_snapshot_date(parse_model_name(model).model)
-        placed += [price.replace(model=name) for price in holding if price.model == bare]
+        named = [price for price in holding if price.model == name]
+        placed += named or [price.replace(model=name) for price in holding if price.model == bare]
     return tuple(dict.fromkeys(placed))
 
 

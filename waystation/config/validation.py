@@ -22,7 +22,6 @@ from waystation.models.profiles import (
     find_price,
     get_model_profile,
     get_thinking_tokens,
-    strip_snapshot_date,
 )
 from waystation.tasks.task import TaskRequest
 
@@ -32,39 +31,37 @@ CONTRACT_TOKENS = 300
 """Tokens in the first message of a step in a new session besides what was asked: its goal, a dozen documents."""
 
 
-def validate_known_prices(budget: Limit, models: tuple[str, ...], prices: Sequence[Price], today: date) -> None:
-    """Check that all models have prices: the cost of an unpriced call could not be held against a limit in dollars."""
-    unpriced = sorted({model for model in models if find_price(model, today, prices) is None})
-    if budget.micro_usd is not None and unpriced:
-        raise BadInput(
-            f"a budget in dollars needs models with known prices, but the price of {', '.join(unpriced)} is unknown: "
-            "give --budget in tokens, or write the price into a file and set WAYSTATION_PRICES to its path"
-        )
-
-
 def filter_endpoint_prices(endpoint: ModelEndpoint, prices: Sequence[Price]) -> tuple[Price, ...]:
     """Return the prices that apply at an endpoint: the built-in ones are the provider's."""
     return tuple(price for price in prices if endpoint.is_provider or price.source != PRICE_SOURCE)
 
 
-def validate_endpoint_prices(
-    budget: Limit, models_with_endpoints: Sequence[tuple[str, ModelEndpoint]], prices: Sequence[Price]
+def validate_known_prices(
+    budget: Limit, models_with_endpoints: Sequence[tuple[str, ModelEndpoint]], prices: Sequence[Price], today: date
 ) -> None:
-    """Check that models at other endpoints have configured prices: the provider's do not apply there.
+    """Check that all models have prices: the cost of an unpriced call could not be held against a limit in dollars.
+
+    Args:
+        budget: budget of the task; without a limit in dollars, no price is needed.
+        models_with_endpoints: the models that the task may call, and where.
+        prices: the prices that apply at these endpoints (`waystation.config.resolver.resolve_endpoint_prices`).
+        today: day for the prices.
 
     Raises:
-        BadInput: the budget is in dollars, and one of the models has only the provider's price.
+        BadInput: the budget is in dollars, and a model has no price at its endpoint.
     """
     if budget.micro_usd is None:
         return
-    for host in sorted({endpoint.host for _, endpoint in models_with_endpoints}):
-        here = [(model, endpoint) for model, endpoint in models_with_endpoints if endpoint.host == host]
-        written = {price.model for price in filter_endpoint_prices(here[0][1], prices)}
-        if missing := sorted(model for model, _ in here if strip_snapshot_date(model) not in written):
+    unpriced = [pair for pair in models_with_endpoints if find_price(pair[0], today, prices) is None]
+    cure = "give --budget in tokens, or write the price into a file and set WAYSTATION_PRICES to its path"
+    for host in sorted({endpoint.host for _, endpoint in unpriced}):
+        here = [(model, endpoint) for model, endpoint in unpriced if endpoint.host == host]
+        models = ", ".join(sorted({model for model, _ in here}))
+        if here[0][1].is_provider:
             raise BadInput(
-                f"a budget in dollars needs your own prices at {host}, but there is none for {', '.join(missing)}: "
-                "give --budget in tokens, or write the price into a file and set WAYSTATION_PRICES to its path"
+                f"a budget in dollars needs models with known prices, but the price of {models} is unknown: {cure}"
             )
+        raise BadInput(f"a budget in dollars needs your own prices at {host}, but there is none for {models}: {cure}")
 
 
 def validate_model_capabilities(models_with_endpoints: Sequence[tuple[str, ModelEndpoint]]) -> None:
