@@ -274,6 +274,17 @@ def test_pages_have_a_place_for_their_keys_and_start_after_what_they_talk_to(com
     assert [(port.host_ip, port.published) for port in serve.ports] == [("127.0.0.1", "8520")]
 
 
+def test_every_service_with_the_key_of_the_memory_server_knows_where_it_is(compose: Compose) -> None:
+    """Without its address, a container would open an empty memory of its own."""
+    urls = {
+        name: service.environment.get("QDRANT_URL")
+        for name, service in compose.services.items()
+        if "QDRANT_API_KEY" in service.environment
+    }
+    assert urls.keys() >= {"agents", "context", "serve", "cli"}
+    assert set(urls.values()) == {"http://qdrant:6333"}
+
+
 def test_no_container_needs_its_own_memory_to_refuse_a_plain_store(compose: Compose) -> None:
     """Their home folders are gone at each start, but for the one of `serve`."""
     opening = {name for name in OURS if "WAYSTATION_KEY" in compose.services[name].environment} - {"codec"}

@@ -108,7 +108,7 @@ async def test_a_sessions_page_sets_its_limit_for_those_who_may_and_says_how_amo
         unread = await asking.post("/session/limit", headers=BEARER, data={**form, "budget": "lots"})
         away = await asking.post("/session/limit", headers=BEARER, data={**form, "budget": "2M"})
         forged = await asking.post("/session/limit", headers=BEARER, data={"name": "default", "budget": "2M"})
-    assert 'action="/session/limit"' in page.text
+    assert 'action="/session/limit?name=default"' in page.text
     assert f'href="/tasks/{task}"' in page.text
     assert (unread.status_code, "tokens like 600k" in unread.text) == (400, True)
     assert (away.status_code, forged.status_code) == (503, 403)
