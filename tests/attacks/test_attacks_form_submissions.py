@@ -21,7 +21,7 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.plugins.web.access import get_required_role
 from waystation.plugins.web.app import ServerDeps, create_app
-from waystation.plugins.web.request_bodies import MAX_UPLOAD_NAME_BYTES, load_uploads, sanitize_upload_path
+from waystation.plugins.web.uploads import MAX_UPLOAD_NAME_BYTES, UploadReader, UploadReadingState, sanitize_upload_path
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskRequest, TaskRow
 from waystation.tasks.view import SubmittedTask
@@ -33,6 +33,10 @@ NO_TIME = timedelta()
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
     return Settings(home=tmp_path / "home", offline=True)
+
+
+async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
+    return await UploadReader(UploadReadingState(), "acme").load(files)
 
 
 class Taking(Client):

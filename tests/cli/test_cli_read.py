@@ -39,6 +39,21 @@ def test_a_document_whose_name_is_not_that_of_its_file_names_the_file(
     assert json.loads(capfd.readouterr().out)["documents"][0]["file_name"] == "docs/a[1].md"
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("", "the path is empty; name a file or folder"),
+        ("https://example.com/a.pdf", "https://example.com/a.pdf is a web address. Save the page as a file"),
+    ],
+)
+@pytest.mark.parametrize("command", [["read"], ["submit", "Why?", "--docs"], ["documents", "task-1", "--docs"]])
+def test_what_is_no_path_is_refused_before_anything_is_read(
+    folder: Path, command: list[str], path: str, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, path]) == BAD_USAGE
+    assert said in " ".join(capfd.readouterr().err.split())
+
+
 def test_a_folder_is_shown_with_lines_and_with_what_is_left_out(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,8 +24,8 @@ def read_document_file(folder: Path, name: str, content: bytes) -> tuple[str, li
     file = folder / name
     file.write_bytes(content)
     loaded = load_documents([file])
-    folder_name = f"{file}, "
-    return loaded.documents[0].text, [f"{x.name.removeprefix(folder_name)}: {x.reason}" for x in loaded.skipped_items]
+    left_out = [f"{one.name.removeprefix(f'{name}, ')}: {one.reason}" for one in loaded.skipped_items]
+    return loaded.documents[0].text, left_out
 
 
 def test_a_pdf_has_its_pages_as_places_and_names_those_without_text(tmp_path: Path) -> None:

@@ -158,6 +158,36 @@ def test_each_file_shows_its_state_as_soon_as_it_is_read(settings: Settings, tmp
             expect(total).to_have_text(shown)
 
 
+def test_a_task_starts_when_all_files_have_been_read_and_waiting_for_them_can_be_stopped(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with opened(settings) as (pages, page):
+        held: list[Route] = []
+        page.route("**/v1/documents/check", lambda route: held.append(route))  # noqa: PLW0108
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_label("Choose documents").set_input_files(write_notes(tmp_path, 9, 10))
+        expect(page.locator(".drop .sum")).to_have_text("9 reading")
+        button = page.locator("#new-task button.go")
+        button.click()
+        expect(button).to_have_text("Read 0 of 9 files …")
+        held.pop(0).continue_()
+        expect(button).to_have_text("Read 4 of 9 files …")
+        expect(button).to_be_disabled()
+        page.get_by_role("button", name="Stop").click()
+        expect(button).to_have_text("Start research")
+        expect(button).to_be_focused()
+        expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+        assert pages.client.taken is None
+        button.click()
+        expect(button).to_have_text("Read 4 of 9 files …")
+        for _ in range(2):
+            while not held:
+                page.wait_for_timeout(50)
+            held.pop(0).continue_()
+        page.wait_for_url("**/tasks/task-*")
+        assert len(pages.client.given) == 9
+
+
 def test_a_wrong_amount_is_named_before_any_file_is_sent(settings: Settings, tmp_path: Path) -> None:
     with opened(settings) as (pages, page):
         sent: list[str] = []

@@ -136,6 +136,18 @@ MIN_LIMIT = Amount(tokens=1, micro_usd=1)
 MIN_BUDGET = Amount(tokens=MIN_BUDGET_TOKENS, micro_usd=MIN_BUDGET_MICRO_USD)
 
 
+def parse_document_path(text: str) -> Path:
+    """Parse the path of a file or folder to read. Raises BadInput for an empty one and for a web address."""
+    if not text.strip():
+        raise BadInput("the path is empty; name a file or folder, like contracts/ or notes.md")
+    if text.lower().startswith(("http://", "https://")):
+        raise BadInput(
+            f"{sanitize_line(text)} is a web address. Save the page as a file and name that file, or allow agents to "
+            "read the web with WAYSTATION_WEB=true."
+        )
+    return Path(text)
+
+
 def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MAX_AMOUNT.tokens) -> int:
     """Parse a number of tokens. Raises BadInput with the option's name and its range."""
     allowed = f"{name} takes {lowest:,} to {highest:,} tokens, written like 30k, 1.5M or 600_000"

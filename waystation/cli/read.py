@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from waystation.cli.console import OK, WORK_FAILED, print_json, print_message, print_text
-from waystation.cli.options import JsonOption
+from waystation.cli.options import JsonOption, parse_document_path
 from waystation.cli.render import format_count
 from waystation.client.file_previews import FilePreview, FilePreviews, load_file_previews, redact_file_previews
 from waystation.config.settings import Settings
@@ -17,7 +17,10 @@ app = typer.Typer()
 
 @app.command()
 def read(
-    files: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files and folders, as for `submit --docs`.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH", parser=parse_document_path, help="Files and folders, as for `submit --docs`."),
+    ],
     redacted: Annotated[
         bool, typer.Option("--redacted", help="Replace private values by placeholders, as models receive the text.")
     ] = False,

@@ -27,6 +27,7 @@ from waystation.cli.options import (
     ThenOption,
     TopUpOption,
     parse_budget,
+    parse_document_path,
     parse_limit,
     parse_span,
     parse_unattended_options,
@@ -95,6 +96,7 @@ def add(
         list[Path] | None,
         typer.Option(
             metavar="PATH",
+            parser=parse_document_path,
             help="File or folder on the workers' machine, read at each run; repeatable; default: the documents of the "
             "session's newest task.",
         ),

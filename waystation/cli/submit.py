@@ -28,6 +28,7 @@ from waystation.cli.options import (
     ThenOption,
     TopUpOption,
     parse_budget,
+    parse_document_path,
     parse_limit,
     parse_tokens,
     parse_unattended_options,
@@ -70,7 +71,11 @@ def submit(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question that the report answers.")],
     docs: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PATH", help="File or folder to work on, repeatable; default: the session's documents."),
+        typer.Option(
+            metavar="PATH",
+            parser=parse_document_path,
+            help="File or folder to work on, repeatable; default: the session's documents.",
+        ),
     ] = None,
     session: Annotated[
         str | None, typer.Option(metavar="NAME", help="Session to continue; default: a new one.")

@@ -18,6 +18,7 @@ from waystation.cli.options import (
     RequestIdOption,
     TaskArgument,
     parse_budget,
+    parse_document_path,
     resolve_request_id,
 )
 from waystation.cli.render import format_count
@@ -59,7 +60,8 @@ MAX_NAMED_DOCUMENTS = 20
 def documents(
     task: TaskArgument,
     docs: Annotated[
-        list[Path] | None, typer.Option(metavar="PATH", help="File or folder to read again; repeatable.")
+        list[Path] | None,
+        typer.Option(metavar="PATH", parser=parse_document_path, help="File or folder to read again; repeatable."),
     ] = None,
     remove_missing: Annotated[
         bool, typer.Option("--remove-missing", help="Remove documents that are not in --docs any more.")

@@ -46,9 +46,9 @@ class DocumentNamePair(NamedTuple):
     """The two possible names of a document."""
 
     short: str
-    """Path within the given folder, or the path of a file given by itself."""
+    """Path within the given folder; for a file given by itself, its relative path, or else the file's name."""
     long: str
-    """The same path including the given folder."""
+    """The same path including the given folder, or the whole path."""
 
 
 def compute_unique_names(named: Sequence[DocumentNamePair]) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ def compute_unique_names(named: Sequence[DocumentNamePair]) -> tuple[str, ...]:
         unique = name
         if count[name] > 1:
             apart = (tail for tail in _tails(names) if tails[tail] == 1 and tail not in taken)
-            unique = next(apart, None) or _free(sanitize_document_name(names.long), taken)
+            unique = next(apart, None) or _free(name, taken)
         taken.add(unique)
         chosen.append(unique)
     return tuple(chosen)
@@ -206,8 +206,8 @@ def load_documents(
 ) -> DocumentLoadResult:
     """Read files, and all files in folders except hidden and generated ones.
 
-    A document's name is its path within the given folder, or the path itself of a file given by itself. A file that is
-    reached twice becomes one document.
+    A document's name is its path within the given folder. A file given by itself is named by its path if that leads
+    down from the current folder, and otherwise by its file name. A file that is reached twice becomes one document.
 
     Args:
         paths: files and folders.
@@ -279,9 +279,18 @@ def _listed(path: Path, seen: set[str], closed: Path | None) -> _Given:
 
 def _single(given: _Given, reader: _Reader) -> list[_Read]:
     try:
-        return [reader.read(path, DocumentNamePair(short=str(path), long=str(path))) for path in given.files]
+        return [reader.read(path, _name_single_file(path)) for path in given.files]
     except UnreadableFileError as unreadable:
         raise BadInput(f"cannot use {given.path}: {unreadable}. Give a file or folder of {FORMATS}.") from unreadable
+
+
+def _name_single_file(path: Path) -> DocumentNamePair:
+    """Name a file given by itself. Folders of a person's machine are not named in a report: only those that are typed
+    as a path below the current one.
+    """
+    if path.is_absolute() or ".." in path.parts:
+        return DocumentNamePair(short=path.name, long=Path(os.path.abspath(path)).as_posix())
+    return DocumentNamePair(short=path.as_posix(), long=path.as_posix())
 
 
 def _folder(given: _Given, left_out: list[SkippedItem], reader: _Reader, *, required: bool) -> list[_Read]:

@@ -395,20 +395,20 @@ async def get_documents(client: TenantClient, task: TaskPath) -> tuple[Document,
 async def post_read_documents(
     client: TenantClient, reader: Uploads, documents: UploadedFiles, redacted: Redacted = False
 ) -> FilePreviews:
-    """Get the text that agents would see of these files, and what is left out. Nothing is stored.
+    """Get the text that agents would see of these files, and what is left out. Nothing is stored on disk.
 
     The files are sent as a form (`multipart/form-data`), all in the field `documents`.
     """
-    return await reader.load(client, documents, redacted=redacted)
+    return await reader.load_previews(client, documents, redacted=redacted)
 
 
 @v1.post("/documents/check")
-async def post_check_documents(documents: UploadedFiles) -> FileCheckResult:
+async def post_check_documents(reader: Uploads, documents: UploadedFiles) -> FileCheckResult:
     """Check whether each file can be used for a task, and estimate how many tokens its text has.
 
-    The files are sent as for `/v1/documents/read`. Nothing is stored.
+    The files are sent as for `/v1/documents/read`. Their texts are kept in memory for 15 minutes, and not stored.
     """
-    return await check_uploads(documents)
+    return await check_uploads(reader, documents)
 
 
 @v1.get("/tasks/{task}/compactions")

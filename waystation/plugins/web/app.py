@@ -68,7 +68,7 @@ from waystation.plugins.web.principals import AssistantPolicy, Authenticator, bu
 from waystation.plugins.web.report_exports import ReportExporter
 from waystation.plugins.web.request_bodies import format_body_fault, format_faults
 from waystation.plugins.web.request_timeouts import RequestTimeoutProtocol
-from waystation.plugins.web.uploads import UploadReader
+from waystation.plugins.web.uploads import UploadReadingState
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.report_links import SharedReport
 from waystation.workers.memory import MemoryReader
@@ -176,7 +176,7 @@ def create_app(site: SiteConfig, client: Client, tenant: str, deps: ServerDeps) 
         lifespan=lasting,
     )
     app.state.tenants, app.state.access, app.state.reports = tenants, signs_in, ReportExporter()
-    app.state.previews, app.state.folders = UploadReader(), deps.folders
+    app.state.uploads, app.state.folders = UploadReadingState(), deps.folders
     app.include_router(site.api)
     app.include_router(site.pages)
     app.mount("/static", StaticFiles(directory=site.files))

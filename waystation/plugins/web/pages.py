@@ -134,7 +134,6 @@ from waystation.plugins.web.request_bodies import (
     get_default_task_config,
     grant_task_request,
     grant_task_requests,
-    load_uploads,
     parse_session_limit,
     parse_task_budget,
     send_plan,
@@ -155,7 +154,7 @@ from waystation.plugins.web.task_page import (
     render_run_file,
     render_template,
 )
-from waystation.plugins.web.uploads import MAX_FILES, Uploads
+from waystation.plugins.web.uploads import MAX_FILES, UploadReader, Uploads
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import is_amount_rejection
 from waystation.tasks.details import parse_grant
@@ -1165,11 +1164,13 @@ async def render_compactions_page(
 
 
 @pages.post("/tasks")
-async def submit_by_form(request: Request, client: TenantClient, principal: CurrentPrincipal) -> Response:
+async def submit_by_form(
+    request: Request, client: TenantClient, principal: CurrentPrincipal, reader: Uploads
+) -> Response:
     """Submit the form's task. Files that cannot be used are left out, and the task's page names them."""
 
     async def act(form: FormData) -> Response:
-        return await _hand_in(client, principal, form)
+        return await _hand_in(client, principal, reader, form)
 
     return await _taken(request, act, lambda sent: _home(request, client, principal, TasksPageQuery(), sent), NEW_TASK)
 
@@ -1215,7 +1216,7 @@ async def read_documents_by_form(request: Request, client: TenantClient, reader:
     async def act(form: FormData) -> Response:
         files, faults = _files_of(form), FormErrorCollector()
         with faults.collecting_errors_of("documents"):
-            found = await reader.load(client, files, redacted=bool(_field(form, "redacted")))
+            found = await reader.load_previews(client, files, redacted=bool(_field(form, "redacted")))
             return _documents_page(request, found)
         raise faults.error
 
@@ -1230,7 +1231,7 @@ def _files_of(form: FormData) -> list[UploadFile]:
     return [one for one in form.getlist("documents") if isinstance(one, UploadFile) and one.filename]
 
 
-async def _hand_in(client: Client, principal: Principal, form: FormData) -> Response:
+async def _hand_in(client: Client, principal: Principal, reader: UploadReader, form: FormData) -> Response:
     """Submit a task. Raises FormValidationError, and as `Client.submit` does."""
     request_id, faults, loaded = (
         _field(form, "request_id") or token_hex(8),
@@ -1240,7 +1241,7 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
     session = _field(form, "session") or make_own_session_name(request_id)
     documents: Sequence[SourceDocument] = ()
     with faults.collecting_errors_of("documents"):
-        loaded = await load_uploads(_files_of(form))
+        loaded = await reader.load(_files_of(form))
         documents = await use_session_documents(client, session, loaded.documents)
     left_out = (*_parse_left_out(_field(form, "left_out")), *loaded.skipped_items)
     faults.skipped_items = left_out

@@ -3,14 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, cast
 
 from fastapi import Depends, Header, Request
 from fastapi import Path as PathField
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from waystation.agents.deliverables import ReportLength
@@ -21,14 +19,8 @@ from waystation.client.remote import RemoteMethod
 from waystation.client.schedules import OWN_SESSION, ScheduleClient, ScheduleDescription, build_schedule_definition
 from waystation.client.submission import CONTROL_CHARACTERS, ForkRequest
 from waystation.documents.document_loading import (
-    FORMATS,
     DocumentLoadResult,
-    DocumentNamePair,
-    compute_unique_names,
-    find_changed_file_name,
-    format_left_out,
     load_documents,
-    sanitize_document_name,
 )
 from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem, SourceDocument
 from waystation.documents.procedures import Procedures
@@ -66,10 +58,6 @@ MAX_PAGE_ITEMS, COUNTS = 5_000, frozenset({"maximum", "count", "limit"})
 """Maximum number of tasks, sessions or events in one answer to a client, and the arguments that set it."""
 MAX_NAME_CHARACTERS, NAMES = 200, frozenset({"task_id", "prefix", "session", "agent", "request_id"})
 MAX_NUMBER = 10**15 - 1
-MAX_UPLOAD_NAME_BYTES, MAX_DOCUMENT_NAME_CHARACTERS = 200, 100
-"""Maximum bytes of an uploaded file's name, of which file systems accept 255; maximum characters of a
-document's name.
-"""
 
 
 class TenantServiceProvider(Protocol):
@@ -377,97 +365,6 @@ def parse_optional_limit(text: str | None) -> Limit | None:
         return parse_limit(text)
     except ValueError as error:
         raise BadInput(str(error)) from error
-
-
-class UploadReadResult(NamedTuple):
-    """Uploaded files that were read, each from a folder whose name is its number."""
-
-    paths: Sequence[str]
-    """Paths under which they were sent, by number."""
-    loaded: DocumentLoadResult
-
-    def list_files(self) -> list[tuple[str, str | None, tuple[SkippedItem, ...]]]:
-        """Return of each file its path, its text (None: it has none that can be used), and what is left out of it."""
-        texts = {_number(one.name): one.text for one in self.loaded.documents}
-        prefixes = {number: f"{name}, " for number, name in _names_by_number(self.loaded).items()}
-        left_out: dict[int, list[SkippedItem]] = {}
-        for one in self.loaded.skipped_items:
-            number = _number(one.name)
-            left_out.setdefault(number, []).append(one.replace(name=one.name.removeprefix(prefixes.get(number, ""))))
-        return [(path, texts.get(number), tuple(left_out.get(number, ()))) for number, path in enumerate(self.paths)]
-
-
-def _names_by_number(loaded: DocumentLoadResult) -> dict[int, str]:
-    return {_number(one.name): one.name for one in loaded.documents}
-
-
-async def read_uploads(files: Sequence[UploadFile]) -> UploadReadResult:
-    """Read uploaded files as `submit --docs` does."""
-    paths = [sanitize_upload_path(file.filename or "") for file in files]
-    with TemporaryDirectory() as folder:
-        for number, file in enumerate(files):
-            own = Path(folder) / str(number)
-            own.mkdir()
-            (own / _short(paths[number].rpartition("/")[2])).write_bytes(await file.read())
-        loaded = await run_in_threadpool(load_documents, [Path(folder)], require_readable=False)
-    return UploadReadResult(paths, loaded)
-
-
-async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
-    """Load the texts of uploaded files as `submit --docs` does, and what of them cannot be used.
-
-    A file of a folder has the name that it has within that folder. Raises BadInput if nothing can be used.
-    """
-    if not files:
-        return DocumentLoadResult(documents=())
-    paths, loaded = await read_uploads(files)
-    if not loaded.documents:
-        left_out = [one.replace(name=_left_out_name(one.name, {}, paths)) for one in loaded.skipped_items]
-        raise BadInput(f"none of these files can be used{format_left_out(left_out)}. Give a file of {FORMATS}.")
-    own = [paths[_number(one.name)] for one in loaded.documents]
-    pairs = [DocumentNamePair(_within_folder(path), path) for path in own]
-    names = compute_unique_names(pairs)
-    documents = [
-        one.replace(name=name, file_name=find_changed_file_name(pair, name))
-        for one, pair, name in zip(loaded.documents, pairs, names, strict=True)
-    ]
-    called = {one.name: name for one, name in zip(loaded.documents, names, strict=True)}
-    left_out = [one.replace(name=_left_out_name(one.name, called, paths)) for one in loaded.skipped_items]
-    return DocumentLoadResult(documents=tuple(documents), skipped_items=tuple(left_out))
-
-
-def _within_folder(path: str) -> str:
-    return path.partition("/")[2] or path
-
-
-def _short(name: str) -> str:
-    """Return the end of a long name, which has the extension: of a longer path the number would be cut off."""
-    return name if len(name) <= MAX_DOCUMENT_NAME_CHARACTERS else f"long{name[-MAX_DOCUMENT_NAME_CHARACTERS:]}"
-
-
-def _number(name: str) -> int:
-    """Return the number of the file, which is the name of its own folder."""
-    return int(name.partition("/")[0])
-
-
-def _left_out_name(name: str, called: Mapping[str, str], given: Sequence[str]) -> str:
-    """Return the current name of a document for a part of it; the given name for a file."""
-    for document, its_name in called.items():
-        if name.startswith(f"{document}, "):
-            return f"{its_name}{name.removeprefix(document)}"
-    return sanitize_document_name(given[_number(name)])
-
-
-def sanitize_upload_path(given: str) -> str:
-    """Return a browser's name for a file, with its folders, without characters that lead elsewhere or hide it."""
-    *folders, last = replace_control_characters(given).replace("\\", "/").split("/")
-    kept = [part for folder in folders if (part := _path_part(folder))]
-    return "/".join((*kept, _path_part(last) or "document.txt"))
-
-
-def _path_part(given: str) -> str:
-    kept = "".join(sign for sign in given if sign not in "\n\t\0")
-    return kept.encode(errors="replace")[-MAX_UPLOAD_NAME_BYTES:].decode(errors="ignore").lstrip(".")
 
 
 async def submit_new_task(client: Client, tenant: str, new: NewTask, request_id: str) -> SubmittedTask:

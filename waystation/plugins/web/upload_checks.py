@@ -1,6 +1,5 @@
-"""Whether uploaded files can be used for a task, file by file, before the task starts. Nothing is stored."""
+"""Whether uploaded files can be used for a task, file by file, before the task starts. Nothing is stored on a disk."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,10 +9,8 @@ from starlette.datastructures import UploadFile
 from waystation.context.tokens import estimate_text
 from waystation.documents.documents import SkippedItem
 from waystation.kernel.value import Value
-from waystation.plugins.web.request_bodies import read_uploads
+from waystation.plugins.web.uploads import UploadedFile, UploadReader
 
-AT_ONCE = 2
-"""Number of requests whose files are read at once: a file may need a gigabyte."""
 FileState = Literal["ready", "scanned", "locked", "too large", "unreadable"]
 _SIGNS: tuple[tuple[FileState, tuple[str, ...]], ...] = (
     ("locked", ("password", "encrypted")),
@@ -51,18 +48,15 @@ def classify_reason(reason: str) -> FileState:
     return "unreadable"
 
 
-_READING = asyncio.Semaphore(AT_ONCE)
-
-
-async def check_uploads(files: Sequence[UploadFile]) -> FileCheckResult:
+async def check_uploads(reader: UploadReader, files: Sequence[UploadFile]) -> FileCheckResult:
     """Read the files as a task would, and return what can be used of each."""
-    async with _READING:
-        read = await read_uploads(files)
-        return await run_in_threadpool(lambda: FileCheckResult(files=tuple(_check(*one) for one in read.list_files())))
+    read = await reader.check(files)
+    return await run_in_threadpool(lambda: FileCheckResult(files=tuple(map(_check, read))))
 
 
-def _check(path: str, text: str | None, skipped: Sequence[SkippedItem]) -> FileCheck:
-    if text is None:
+def _check(file: UploadedFile) -> FileCheck:
+    document, skipped = file.read
+    if document is None:
         reason = "; ".join(one.reason for one in skipped) or "no text"
-        return FileCheck(path=path, state=classify_reason(reason), reason=reason)
-    return FileCheck(path=path, state="ready", tokens=estimate_text(text), left_out=tuple(skipped))
+        return FileCheck(path=file.path, state=classify_reason(reason), reason=reason)
+    return FileCheck(path=file.path, state="ready", tokens=estimate_text(document.text), left_out=skipped)

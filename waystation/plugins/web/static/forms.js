@@ -74,26 +74,40 @@ const tellSending = (button, files) => {
   return (bytes) => {
     let left = bytes;
     const gone = sizes.findIndex((size) => (left -= size) < 0), count = gone < 0 ? all : gone;
-    button.textContent = count < all ? `Sending ${count} of ${all} ${noun} …` : `The server reads ${all} ${noun} …`;
+    button.textContent = count < all ? `Sending ${count} of ${all} ${noun} …` : "Starting …";
   };
 };
 
+// Waits until the server has read the chosen files, which a person may stop. Returns whether it has.
+const waitUntilRead = async (zones, sender) => {
+  const stopping = new AbortController(), stop = button("Stop", () => stopping.abort());
+  const tell = (read, all) => {
+    if (read < all) sender.textContent = `Read ${read} of ${all} ${all === 1 ? "file" : "files"} …`;
+    if (read < all && !stop.isConnected) sender.after(stop);
+  };
+  for (const one of zones) await one.waitUntilRead(tell, stopping.signal);
+  stop.remove();
+  return !stopping.signal.aborted;
+};
+
 // Returns the address of the next page, if the form was taken.
-const send = async (form, body, button) => {
-  const to = button?.getAttribute("formaction") || form.getAttribute("action");
+const send = async (form, body, sender) => {
+  const to = sender.getAttribute("formaction") || form.getAttribute("action");
   const zones = [...uploads].filter(([zone]) => form.contains(zone)).map(([, files]) => files);
-  const files = zones.flatMap((one) => one.usable.map(({ file }) => file));
   // What can be checked without the files is checked before they are sent.
-  const first = form.dataset.check && files.length ? await check(form, body) : "";
+  const first = form.dataset.check && zones.some((one) => one.usable.length) ? await check(form, body) : "";
   if (first !== "") return first;
+  if (!await waitUntilRead(zones, sender)) return null;
+  const files = zones.flatMap((one) => one.usable.map(({ file }) => file));
   const lost = await Promise.all(zones.map((one) => one.findLost(one.usable)));
   if (lost.flat().length) {
     complain(form, LOST);
     return null;
   }
   for (const one of zones) one.fill(body);
-  if (files.length && button) tellSending(button, files)(0);
-  const answer = await post(to, body, files.length && button ? tellSending(button, files) : undefined);
+  const sent = files.length ? tellSending(sender, files) : () => {};
+  sent(0);
+  const answer = await post(to, body, sent);
   if (answer && isLed(answer, to)) return answer.responseURL;
   return read(form, answer);
 };
@@ -159,10 +173,11 @@ document.addEventListener("submit", async (event) => {
   if (form.getAttribute("aria-busy") === "true") return;
   const body = new FormData(form);
   const release = hold(form);
-  const next = await send(form, body, event.submitter);
+  const sender = event.submitter ?? form.querySelector("button:not([type=button])");
+  const next = await send(form, body, sender);
   if (!next) {
     release();
-    if (document.activeElement === document.body) event.submitter?.focus();
+    if (document.activeElement === document.body) sender.focus();
     return;
   }
   dropDraft(form);

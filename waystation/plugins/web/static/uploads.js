@@ -30,6 +30,7 @@ class Uploads {
     this.waiting = [];
     this.checks = 0;
     this.held = false;
+    this.changed = () => {};
     this.most = Number(zone.dataset.bytes) - FORM_OVERHEAD;
     this.mostFiles = Number(zone.dataset.files);
     this.inputs = [...zone.querySelectorAll("input[type=file]")];
@@ -75,7 +76,7 @@ class Uploads {
     this.check(fresh.filter((one) => one.state === "reading"));
   }
 
-  // Reads files in small parts. What is waiting is not read while the form is sent: the server reads it then anyway.
+  // Reads files in small parts. The server remembers their texts for a while: it need not read them again to start.
   check(items) {
     this.waiting.push(...items);
     while (this.checks < CHECKS_AT_ONCE && this.waiting.length) this.checkNext();
@@ -83,7 +84,7 @@ class Uploads {
 
   async checkNext() {
     this.checks += 1;
-    while (!this.held && this.waiting.length) {
+    while (this.waiting.length) {
       let bytes = 0, count = 0;
       while (count < Math.min(FILES_OF_A_CHECK, this.waiting.length)) {
         bytes += this.waiting[count].file.size;
@@ -96,11 +97,25 @@ class Uploads {
     this.checks -= 1;
   }
 
-  // While the form is sent, nothing more is checked and no file can be removed.
+  // While the form is sent, no file can be added or removed.
   hold(held) {
     this.held = held;
     for (const one of this.zone.querySelectorAll("button, input")) one.disabled = held;
-    if (!held) this.check([]);
+  }
+
+  // Resolves when every file has been read, or `signal` is aborted. Calls `tell` with the numbers of files read and of all.
+  waitUntilRead(tell, signal) {
+    return new Promise((done) => {
+      this.changed = () => {
+        const reading = this.items.filter((one) => one.state === "reading").length;
+        tell(this.items.length - reading, this.items.length);
+        if (reading && !signal.aborted) return;
+        this.changed = () => {};
+        done();
+      };
+      signal.addEventListener("abort", () => this.changed());
+      this.changed();
+    });
   }
 
   // A file that was changed, moved or deleted after it was chosen cannot be sent, and the browser does not say which.
@@ -145,6 +160,7 @@ class Uploads {
     const left = this.unusable.length ? "Files that cannot be used are left out, and the report lists them. " : "";
     this.tells.textContent = tokens ? `${left}Reading all files once takes about ${tokens.toLocaleString("en")} tokens.` : left;
     this.limit();
+    this.changed();
   }
 
   row(one) {
