@@ -12,8 +12,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
+from tests.end_to_end.browser import launch_browser
 from tests.end_to_end.shell import ROOT, Shell, wait_until
-from tests.end_to_end.test_browser import launch_browser
 from waystation.cli.demo import DOCUMENTS, QUESTION
 from waystation.documents.document_loading import write_package_documents
 from waystation.runtime.temporal.run_file import RunFile, read_run_file

@@ -8,15 +8,13 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.attacks.test_attacks_web_pages import store_hostile_task, store_running_task
 from tests.end_to_end.axe_checks import LAYOUTS, WIDE, Scheme, find_accessibility_faults, find_faults_in_all_layouts
-from tests.end_to_end.test_browser import CHROMIUM, launch_browser
+from tests.end_to_end.browser import launch_browser, needs_chromium
 from tests.end_to_end.test_serve import run_server_process
 from tests.support.finished_tasks import store_finished_task
 from tests.support.free_ports import find_free_port
 from waystation.config.settings import Settings
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"
-)
+pytestmark = needs_chromium
 
 
 def opened(started: Browser, address: str, scheme: Scheme, width: int) -> Page:

@@ -2,28 +2,21 @@
 
 import asyncio
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
+from tests.end_to_end.browser import launch_browser, needs_chromium, open_pages
 from tests.end_to_end.pages_server import run_pages_server
-from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.support.busy_task import AGENT, store_busy_task
 from tests.support.free_ports import find_free_port
 from waystation.config.settings import Settings
 
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
+    needs_chromium,
     pytest.mark.timeout(240),
 ]
-
-
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-    return Settings(home=tmp_path / "home", offline=True)
 
 
 def zoom_by_keys(page: Page) -> None:
@@ -99,9 +92,7 @@ def test_activity_is_filtered_zoomed_by_keys_and_mouse_and_linked(settings: Sett
 
 def test_messages_of_an_agent_are_one_line_each_and_opened_by_a_click_or_by_a_link(settings: Settings) -> None:
     task = asyncio.run(store_busy_task(settings))
-    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
-        page = started.new_page()
-        page.goto(pages.sign_in_url)
+    with open_pages(settings) as (pages, page):
         page.goto(f"{pages.address}/tasks/{task}/agents/{AGENT}")
         folded = page.locator(".message > details:has(> .line)")
         opened = page.locator(".message > details[open]:has(> .line)")

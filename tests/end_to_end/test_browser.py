@@ -1,7 +1,6 @@
 """What a person does in the browser, in a real one, while the worker is killed."""
 
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Generator
@@ -10,29 +9,15 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
+from tests.end_to_end.browser import PATIENCE, launch_browser, needs_chromium
 from tests.end_to_end.shell import ROOT, WAYSTATION, Shell, terminate, wait_until
 from tests.end_to_end.survey_documents import QUESTION, write_survey_documents
 from tests.end_to_end.test_team_deployment import is_health_ready
 from tests.support.free_ports import find_free_port
 from waystation.runtime.temporal.connect import TemporalTarget
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-PATIENCE = 90_000.0
-"""Milliseconds until what does not come fails the test."""
-
-
-@contextmanager
-def launch_browser() -> Generator[Browser]:
-    """That of this machine: nothing is fetched."""
-    with sync_playwright() as playwright:
-        # A container has no user namespaces for its sandbox; what is shown here is our own.
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        expect.set_options(timeout=PATIENCE)
-        yield started
-        started.close()
 
 
 class KillableWorker:
@@ -126,7 +111,7 @@ def approve_until_done(page: Page, front: str, task: str) -> None:
         approve_all(page, front)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium")
+@needs_chromium
 @pytest.mark.timeout(600)
 def test_a_person_hands_in_watches_approves_reads_rewinds_and_exports_while_the_worker_is_killed(
     tmp_path: Path, temporal_server: TemporalTarget

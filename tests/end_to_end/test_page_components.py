@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
+from tests.end_to_end.browser import launch_browser, needs_chromium
 from tests.end_to_end.pages_server import make_budget_request
-from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.support.finished_tasks import make_task_row
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
@@ -22,7 +22,7 @@ from waystation.tasks.task import TaskPhase, TaskRequest
 from waystation.tasks.view import ApprovalView, PendingApproval, TaskView, as_stored
 
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
+    needs_chromium,
     pytest.mark.timeout(240),
 ]
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)

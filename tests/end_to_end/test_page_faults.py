@@ -8,9 +8,9 @@ from playwright.sync_api import expect
 
 from tests.attacks.test_attacks_web_pages import store_running_task
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
+from tests.end_to_end.browser import launch_browser, needs_chromium, open_pages
 from tests.end_to_end.harbour_documents import QUESTION
 from tests.end_to_end.pages_server import NOON, make_budget_request, make_plan_request, run_pages_server
-from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.support.document_files import make_pdf_file
 from tests.support.finished_tasks import make_task_row
 from tests.support.free_ports import find_free_port
@@ -24,23 +24,15 @@ from waystation.tasks.task import TaskPhase, TaskRequest
 from waystation.tasks.view import RejectedMessageView, as_stored
 
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
+    needs_chromium,
     pytest.mark.timeout(240),
 ]
-
-
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-    return Settings(home=tmp_path / "home", offline=True)
 
 
 def test_without_one_usable_document_nothing_starts_and_each_file_says_why(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "locked.pdf").write_bytes(make_pdf_file("Text.", encrypted=True))
     (tmp_path / "empty.md").write_bytes(b"")
-    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
-        page = started.new_page()
-        page.goto(pages.sign_in_url)
+    with open_pages(settings) as (pages, page):
         page.get_by_label("Question").fill(QUESTION)
         page.get_by_label("Choose documents").set_input_files([tmp_path / "locked.pdf", tmp_path / "empty.md"])
         expect(page.locator(".drop li")).to_have_count(2)
@@ -61,9 +53,7 @@ def test_a_file_that_was_deleted_after_it_was_chosen_is_named_and_can_be_chosen_
 ) -> None:
     chosen = tmp_path / "notes.md"
     chosen.write_bytes(b"# Notes\n\nThe bar is crossed at high water.\n")
-    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
-        page = started.new_page()
-        page.goto(pages.sign_in_url)
+    with open_pages(settings) as (pages, page):
         page.get_by_label("Question").fill(QUESTION)
         page.get_by_label("Choose documents").set_input_files(chosen)
         expect(page.locator(".drop .sum")).to_have_text("1 ready")
@@ -124,9 +114,7 @@ def test_an_amount_that_was_corrected_is_still_chosen_after_a_reload(settings: S
 
 def test_parts_of_a_file_that_cannot_be_used_are_named_under_it(settings: Settings) -> None:
     html = b"<html><body><p>The bar.</p><p style='display:none'>Two hidden words.</p></body></html>"
-    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
-        page = started.new_page()
-        page.goto(pages.sign_in_url)
+    with open_pages(settings) as (_, page):
         page.get_by_label("Choose documents").set_input_files(
             {"name": "bar.html", "mimeType": "text/html", "buffer": html}
         )
@@ -138,9 +126,7 @@ def test_parts_of_a_file_that_cannot_be_used_are_named_under_it(settings: Settin
 
 def test_a_request_never_takes_the_place_of_another_under_the_hand_of_a_person(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
-        page = started.new_page()
-        page.goto(pages.sign_in_url)
+    with open_pages(settings) as (pages, page):
         for place in (f"/tasks/{task}", "/inbox"):
             pages.client.requests = (make_budget_request(1),)
             pages.client.granted = None
@@ -168,9 +154,7 @@ RECORD_FIRST_STATE = """() => {
 
 def test_a_press_as_a_request_appears_does_not_answer_it(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
-        page = started.new_page()
-        page.goto(pages.sign_in_url)
+    with open_pages(settings) as (pages, page):
         page.goto(f"{pages.address}/tasks/{task}")
         page.evaluate(RECORD_FIRST_STATE)
         pages.client.requests = (make_budget_request(1),)
@@ -207,9 +191,7 @@ def test_a_task_whose_start_is_unknown_is_linked_and_starts_only_once(settings: 
 
 def test_a_session_that_cannot_be_forgotten_yet_links_the_task_that_waits(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
-        page = started.new_page()
-        page.goto(pages.sign_in_url)
+    with open_pages(settings) as (pages, page):
         page.goto(f"{pages.address}/session?name=default")
         page.get_by_text("Forget this session").click()
         for requests, words in (((make_budget_request(1),), "waits for you"), ((), "is running: wait")):
@@ -224,9 +206,7 @@ def test_a_session_that_cannot_be_forgotten_yet_links_the_task_that_waits(settin
 
 def test_an_answer_without_effect_and_the_use_of_a_grant_are_said_in_a_persons_words(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
-        page = started.new_page()
-        page.goto(pages.sign_in_url)
+    with open_pages(settings) as (pages, page):
         approved = make_budget_request(1).replace(decision="approved", by="Bob", answered_at=NOON)
         action = ActionQuestion(call_id="c1", tool="register__search", text="{}", digest="0" * 64)
         call = make_budget_request(1).replace(request_id="writing-12", requested=Amount(), action=action)
@@ -253,9 +233,7 @@ def test_an_answer_without_effect_and_the_use_of_a_grant_are_said_in_a_persons_w
 
 def test_a_plan_is_edited_again_from_the_plan_as_made(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
-        page = started.new_page()
-        page.goto(pages.sign_in_url)
+    with open_pages(settings) as (pages, page):
         pages.client.requests = (make_plan_request(),)
         page.goto(f"{pages.address}/tasks/{task}/plan")
         steps = page.locator("fieldset.step")
@@ -291,9 +269,7 @@ async def store_long_report(settings: Settings) -> str:
 
 def test_a_report_stays_in_its_place_while_its_citations_are_read(settings: Settings) -> None:
     task = asyncio.run(store_long_report(settings))
-    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
-        page = started.new_page()
-        page.goto(pages.sign_in_url)
+    with open_pages(settings) as (pages, page):
         made = page.request.post(
             f"{pages.address}/v1/tasks/{task}/shares",
             data={"days": 7, "sources": True},

@@ -3,9 +3,7 @@
 import asyncio
 import re
 import signal
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,9 +11,9 @@ from playwright.sync_api import Dialog, Locator, Page, Route, expect
 
 from tests.attacks.test_attacks_web_pages import store_running_task
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
+from tests.end_to_end.browser import launch_browser, needs_chromium, open_pages
 from tests.end_to_end.harbour_documents import QUESTION, write_harbour_documents
-from tests.end_to_end.pages_server import NOON, PagesServer, make_budget_request, make_plan_request, run_pages_server
-from tests.end_to_end.test_browser import CHROMIUM, launch_browser
+from tests.end_to_end.pages_server import NOON, make_budget_request, make_plan_request, run_pages_server
 from tests.end_to_end.test_serve import start_server_process
 from tests.plugins.web.test_partial_reply_stream import open_running_task
 from tests.support.document_files import make_pdf_file
@@ -31,15 +29,9 @@ from waystation.tasks.task import TaskPhase, TaskRequest
 from waystation.tasks.view import as_stored
 
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
+    needs_chromium,
     pytest.mark.timeout(240),
 ]
-
-
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-    return Settings(home=tmp_path / "home", offline=True)
 
 
 async def store_cited_task(settings: Settings, names: list[str], words: str = "One") -> str:
@@ -57,15 +49,6 @@ async def store_cited_task(settings: Settings, names: list[str], words: str = "O
     return row.ref.task_id
 
 
-@contextmanager
-def opened(settings: Settings) -> Generator[tuple[PagesServer, Page]]:
-    """A browser that is signed in, at the list of tasks."""
-    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
-        page = started.new_page()
-        page.goto(pages.sign_in_url)
-        yield pages, page
-
-
 def fault_at(field: Locator) -> Locator:
     """The message that a field says is about it."""
     expect(field).to_have_attribute("aria-invalid", "true")
@@ -75,7 +58,7 @@ def fault_at(field: Locator) -> Locator:
 def test_a_new_task_keeps_what_was_typed_and_chosen_until_it_is_taken(settings: Settings, tmp_path: Path) -> None:
     survey = write_harbour_documents(tmp_path / "survey")
     (survey / "scan.xyz").write_bytes(bytes(range(256)))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         page.get_by_label("Question").fill(QUESTION)
         page.get_by_label("Choose documents").set_input_files(sorted(survey.iterdir()))
         page.get_by_label("Budget", exact=True).fill("lots")
@@ -114,7 +97,7 @@ def test_files_are_checked_before_anything_starts_and_unusable_ones_are_named_an
     (survey / "large.txt").write_bytes(b"word " * 6_500_000)
     (survey / ".hidden").write_bytes(b"secret")
     (survey / "north" / "nordvik.md").write_bytes(b"# Another Nordvik\n")
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         page.get_by_label("Question").fill(QUESTION)
         page.get_by_label("Choose a folder").set_input_files(survey)
         total = page.locator(".drop .sum")
@@ -144,7 +127,7 @@ def write_notes(folder: Path, count: int, words: int) -> list[Path]:
 
 
 def test_each_file_shows_its_state_as_soon_as_it_is_read(settings: Settings, tmp_path: Path) -> None:
-    with opened(settings) as (_, page):
+    with open_pages(settings) as (_, page):
         held: list[Route] = []
         page.route("**/v1/documents/check", lambda route: held.append(route))  # noqa: PLW0108
         with page.expect_request("**/v1/documents/check"):
@@ -161,7 +144,7 @@ def test_each_file_shows_its_state_as_soon_as_it_is_read(settings: Settings, tmp
 def test_a_task_starts_when_all_files_have_been_read_and_waiting_for_them_can_be_stopped(
     settings: Settings, tmp_path: Path
 ) -> None:
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         held: list[Route] = []
         page.route("**/v1/documents/check", lambda route: held.append(route))  # noqa: PLW0108
         page.get_by_label("Question").fill(QUESTION)
@@ -189,7 +172,7 @@ def test_a_task_starts_when_all_files_have_been_read_and_waiting_for_them_can_be
 
 
 def test_a_wrong_amount_is_named_before_any_file_is_sent(settings: Settings, tmp_path: Path) -> None:
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         sent: list[str] = []
         page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
         page.get_by_label("Question").fill(QUESTION)
@@ -209,7 +192,7 @@ def test_a_wrong_amount_is_named_before_any_file_is_sent(settings: Settings, tmp
 def test_the_button_counts_the_files_that_are_sent_and_two_clicks_make_one_task(
     settings: Settings, tmp_path: Path
 ) -> None:
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         page.get_by_label("Question").fill(QUESTION)
         page.get_by_label("Choose documents").set_input_files(write_notes(tmp_path, 8, 20_000))
         expect(page.locator(".drop .sum")).to_have_text("8 ready")
@@ -237,7 +220,7 @@ def list_drafts(page: Page) -> list[str]:
 
 
 def test_what_is_typed_for_a_new_task_survives_a_reload_until_the_task_is_taken(settings: Settings) -> None:
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         page.get_by_label("Question").fill(QUESTION)
         page.get_by_text("More options").click()
         page.get_by_label("Length of the report").select_option("short")
@@ -276,7 +259,7 @@ def test_what_is_typed_for_a_new_task_survives_a_reload_until_the_task_is_taken(
 
 def test_an_edited_plan_survives_a_reload_with_its_steps(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         pages.client.requests = (make_plan_request(),)
         page.goto(f"{pages.address}/tasks/{task}/plan")
         steps = page.locator("fieldset.step")
@@ -297,7 +280,7 @@ def test_an_edited_plan_survives_a_reload_with_its_steps(settings: Settings) -> 
 
 def test_answers_and_schedules_survive_a_reload(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         pages.client.requests = (make_budget_request(1),)
         page.goto(f"{pages.address}/tasks/{task}")
         page.get_by_label("Another amount").fill("40k")
@@ -319,7 +302,7 @@ def test_answers_and_schedules_survive_a_reload(settings: Settings) -> None:
 
 
 def test_files_that_are_dropped_keep_the_paths_of_their_folders(settings: Settings) -> None:
-    with opened(settings) as (_, page):
+    with open_pages(settings) as (_, page):
         dropped = page.evaluate_handle(
             """() => {
               const transfer = new DataTransfer();
@@ -336,7 +319,7 @@ def test_files_that_are_too_many_for_a_form_are_told_before_they_are_sent(settin
     parts = [tmp_path / f"{number}.txt" for number in range(2)]
     for part in parts:
         part.write_bytes(b"word " * 3_500_000)
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         page.get_by_label("Question").fill(QUESTION)
         page.get_by_label("Choose documents").set_input_files(parts)
         page.get_by_role("button", name="Start research").click()
@@ -347,7 +330,7 @@ def test_files_that_are_too_many_for_a_form_are_told_before_they_are_sent(settin
 
 def test_an_amount_that_is_refused_leaves_the_answer_as_it_was_typed_beside_the_others(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         pages.client.requests = (make_budget_request(1), make_budget_request(2))
         page.goto(f"{pages.address}/tasks/{task}")
         first, second = page.locator("article.request").all()
@@ -368,7 +351,7 @@ def test_an_amount_that_is_refused_leaves_the_answer_as_it_was_typed_beside_the_
 
 def test_a_suggested_amount_and_a_typed_one_are_never_chosen_together(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         pages.client.requests = (make_budget_request(1),)
         page.goto(f"{pages.address}/tasks/{task}")
         suggested, typed = page.get_by_label("as requested"), page.get_by_label("Another amount")
@@ -387,7 +370,7 @@ def test_a_suggested_amount_and_a_typed_one_are_never_chosen_together(settings: 
 
 def test_the_button_that_revokes_a_link_stays_on_one_line(settings: Settings) -> None:
     task = asyncio.run(store_finished_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         made = page.request.post(
             f"{pages.address}/v1/tasks/{task}/shares", data={"days": 7}, headers={"origin": pages.address}
         )
@@ -464,7 +447,7 @@ def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_ke
     settings: Settings,
 ) -> None:
     task = asyncio.run(store_running_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         pages.client.requests = (make_budget_request(1), make_budget_request(2))
         page.goto(f"{pages.address}/tasks/{task}")
         page.get_by_label("Message to its agents").fill("Mind the silt")
@@ -502,7 +485,7 @@ def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_ke
 
 def test_the_second_of_two_people_reads_who_answered_how_much_and_when_and_the_form_is_gone(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         pages.client.requests = (make_budget_request(1),)
         for place in (f"/tasks/{task}", "/inbox"):
             pages.client.requests = (make_budget_request(1),)
@@ -527,7 +510,7 @@ def test_the_second_of_two_people_reads_who_answered_how_much_and_when_and_the_f
 
 def test_an_amount_that_is_typed_is_a_choice_of_its_own_and_one_answer_is_shown(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         pages.client.requests = (make_budget_request(1).replace(needed=Amount(tokens=242)),)
         page.goto(f"{pages.address}/tasks/{task}")
         chosen = page.locator("fieldset.amounts .choose:has(:checked)")
@@ -576,7 +559,7 @@ def test_after_the_server_was_gone_only_what_changed_is_news_and_the_form_says_t
 def test_the_page_of_a_finished_task_folds_its_documents_and_has_its_buttons_on_one_line(settings: Settings) -> None:
     names = [f"{number}.md" for number in range(12)]
     tasks = [asyncio.run(store_cited_task(settings, names[:count])) for count in (3, 12)]
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         for task, is_open in zip(tasks, (True, False), strict=True):
             page.goto(f"{pages.address}/tasks/{task}")
             page.set_viewport_size({"width": 1280, "height": 900})
@@ -594,7 +577,7 @@ def test_what_placeholders_are_is_said_where_a_report_has_some(settings: Setting
     plain, replaced = (
         asyncio.run(store_cited_task(settings, ["a.md"], words)) for words in ("One", "Ask <EMAIL_2c7b858b59c2>")
     )
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         for path in (f"/tasks/{replaced}", f"/tasks/{replaced}/report"):
             page.goto(f"{pages.address}{path}")
             expect(page.get_by_text("Agents see placeholders such as <EMAIL_2c7b858b59c2>")).to_be_visible()
@@ -604,7 +587,7 @@ def test_what_placeholders_are_is_said_where_a_report_has_some(settings: Setting
 
 def test_a_form_that_came_back_is_not_renewed_away(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         pages.client.requests = (make_budget_request(1),)
         page.goto(f"{pages.address}/tasks/{task}")
         page.get_by_label("Another amount").fill("900k")
@@ -620,7 +603,7 @@ def test_a_form_that_came_back_is_not_renewed_away(settings: Settings) -> None:
 
 def test_the_inbox_renews_itself_and_the_header_and_the_title_say_what_waits(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         page.get_by_label("Question").fill(QUESTION)
         expect(page.locator("#badge")).to_be_hidden()
         pages.client.requests = (make_budget_request(1),)
@@ -656,7 +639,7 @@ HIDDEN = """(hidden) => {
 
 def test_a_page_that_nobody_looks_at_leaves_its_connection_to_others_and_catches_up(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         context = page.context.browser
         assert context is not None
         tabs = context.new_context()
@@ -678,7 +661,7 @@ def test_a_page_that_nobody_looks_at_leaves_its_connection_to_others_and_catches
 
 def test_a_report_is_had_as_pdf_and_as_word_from_its_page(settings: Settings, tmp_path: Path) -> None:
     task = asyncio.run(store_finished_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         page.goto(f"{pages.address}/tasks/{task}")
         page.get_by_text("Download").click()
         for name, ending, begins in (
@@ -695,7 +678,7 @@ def test_a_report_is_had_as_pdf_and_as_word_from_its_page(settings: Settings, tm
 
 def test_a_plan_is_edited_and_sent_and_the_second_person_keeps_what_they_wrote(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         pages.client.requests = (make_plan_request(),)
         browser = page.context.browser
         assert browser is not None
@@ -736,7 +719,7 @@ def test_a_finished_task_is_scheduled_from_its_page_and_a_refused_form_keeps_wha
 ) -> None:
     task = asyncio.run(store_finished_task(settings))
     survey = write_harbour_documents(tmp_path / "survey")
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         page.goto(f"{pages.address}/tasks/{task}")
         page.get_by_role("link", name="Run again every").click()
         form = page.locator("#new-schedule")
@@ -773,7 +756,7 @@ def test_a_finished_task_is_scheduled_from_its_page_and_a_refused_form_keeps_wha
 
 def test_a_schedule_shows_a_run_that_ends_and_who_paused_it_without_a_reload(settings: Settings) -> None:
     task = asyncio.run(store_finished_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         page.evaluate("localStorage.setItem('name', 'Ada')")
         page.goto(f"{pages.address}/schedules?task={task}")
         page.get_by_role("button", name="Add the schedule").click()
@@ -800,7 +783,7 @@ def test_a_schedule_shows_a_run_that_ends_and_who_paused_it_without_a_reload(set
 
 def test_a_session_is_forgotten_after_its_name_was_typed(settings: Settings) -> None:
     asyncio.run(store_finished_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         page.get_by_role("link", name="Sessions").click()
         page.locator("main table a, main li a").first.click()
         page.get_by_text("Forget this session").click()
@@ -822,7 +805,7 @@ def test_a_session_is_forgotten_after_its_name_was_typed(settings: Settings) -> 
 
 def test_spending_by_session_leads_to_the_session(settings: Settings) -> None:
     asyncio.run(store_running_task(settings))
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         page.goto(f"{pages.address}/spending?since=2026-11-01&until=2026-11-30")
         page.locator("select[name=by]").select_option("session")
         page.get_by_role("button", name="Show").click()
@@ -852,7 +835,7 @@ def store_reply(settings: Settings, reply: PartialReply | None) -> str:
 
 def test_what_an_agent_thinks_and_writes_is_shown_as_text_and_is_gone_with_its_reply(settings: Settings) -> None:
     task_id = store_reply(settings, None)
-    with opened(settings) as (pages, page):
+    with open_pages(settings) as (pages, page):
         with page.expect_request(re.compile(f"replies={task_id}")):
             page.goto(f"{pages.address}/tasks/{task_id}")
         place = page.locator("#replies")

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from tests.end_to_end.browser import launch_browser, needs_chromium
 from tests.end_to_end.pages_server import run_pages_server
-from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.support.finished_tasks import store_finished_task
 from tests.support.free_ports import find_free_port
 from waystation.config.settings import Settings
 
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
+    needs_chromium,
     pytest.mark.timeout(240),
 ]
 
