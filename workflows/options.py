@@ -26,6 +26,10 @@ LEG = ActivityConfig(
     retry_policy=UNLIMITED_RETRIES,
     cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
 )
+JUDGEMENT: ActivityConfig = {**LEG, "schedule_to_close_timeout": timedelta(hours=1)}
+"""Options for judging cited sentences. The report is complete by then, and its verdicts by code stand: it does not wait
+for hours until a busy endpoint answers.
+"""
 CONTEXT: ActivityConfig = {**LEG, "task_queue": CONTEXT_QUEUE}
 DOCUMENTS: ActivityConfig = {**LEG, "task_queue": WORKFLOWS_QUEUE}
 """Options for reading the files of a scheduled run, on the workflows queue: admissions wait for the few slots of the

@@ -46,7 +46,7 @@ from waystation.tasks.state import merge_unique
 from waystation.tasks.task import TaskPhase, TaskProgress
 from waystation.workflows.approvals import BudgetGate, request_revision_approval
 from waystation.workflows.index_documents import IndexDocumentsWorkflow
-from waystation.workflows.options import CONTEXT, LEG, REPORT, SHORT, with_summary
+from waystation.workflows.options import CONTEXT, JUDGEMENT, LEG, REPORT, SHORT, with_summary
 from waystation.workflows.stored_state import store_state
 from waystation.workflows.subagent import get_failure_reason
 from waystation.workflows.task_runtime import TaskRuntime, notify_task_ended, start_detached_child
@@ -136,7 +136,7 @@ async def run_sentence_judgement_if_due(runtime: TaskRuntime) -> None:
     summary = f"judge cited sentences, {request.number}"
     try:
         made = await workflow.execute_activity_method(
-            OversightActivities.judge_sentences, request, **with_summary(LEG, summary)
+            OversightActivities.judge_sentences, request, **with_summary(JUDGEMENT, summary)
         )
     except ActivityError as error:
         note = f"No model could judge the report's sentences ({_reason(error)})."

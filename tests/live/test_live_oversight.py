@@ -19,7 +19,7 @@ from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.task_model import CALL_TOKENS, WORK_TOKENS, ModelCall, ScriptedCall, make_task_config
 from tests.support.temporal_platform import TaskSubmitter, run_platform, start_dev_server, wait_until
 from waystation.budgets.budget import BudgetMode
-from waystation.kernel.errors import ModelRejected
+from waystation.kernel.errors import ModelRejected, ModelUnavailable
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.tasks.signals import ContextEditInput
@@ -229,6 +229,26 @@ async def test_a_judge_that_fails_leaves_the_sentences_undecided(
         ended, report = await done(counter)
     assert (ended.phase, ended.judgements) == (TaskPhase.DONE, ())
     assert ended.notes == ("No model could judge the report's sentences (the endpoint judge.example needs a key).",)
+    assert "1 could not be decided" in report
+
+
+async def test_a_judge_that_is_busy_for_hours_does_not_hold_back_a_complete_report(
+    server: Client, tmp_path: Path, redactor: Redactor
+) -> None:
+    async def busy(call: ModelCall) -> None:
+        if call.step == "judge":
+            raise ModelUnavailable("judge.example is overloaded", retry_after=7_200)
+
+    crew = OversightTaskModel(
+        before=busy,
+        judgements=[("judge_sentences", {"verdicts": []})],
+        written="The white beacon marks the channel's edge [pilot.md:1-1].",
+    )
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=with_oversight(revisions=0, reviews=0).replace(judge_model="small"))
+        ended, report = await done(counter)
+    assert (ended.phase, ended.judgements) == (TaskPhase.DONE, ())
+    assert ended.notes == ("No model could judge the report's sentences (judge.example is overloaded).",)
     assert "1 could not be decided" in report
 
 
