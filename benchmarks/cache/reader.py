@@ -49,8 +49,8 @@ class ReaderModel:
 
     def _blocks(self, turn: int) -> tuple[Block, ...]:
         if turn >= self.turns:
-            hand_in: dict[str, JsonValue] = {"findings": [], "open_questions": ["Who should have dredged it?"]}
-            return (ToolUse(id=f"t{turn}", name="submit_findings", input=hand_in),)
+            submission: dict[str, JsonValue] = {"findings": [], "open_questions": ["Who should have dredged it?"]}
+            return (ToolUse(id=f"t{turn}", name="submit_findings", input=submission),)
         name = f"chapter-{turn:02}.md"
         read = ToolUse(id=f"t{turn}", name="read_document", input={"name": name})
         if turn % 3:

@@ -277,7 +277,7 @@ async def test_an_empty_reply_is_kept_and_the_next_request_is_legal(
     assert find_violations(model.requests[1].messages) == ()
 
 
-async def test_a_hand_in_that_fails_does_not_end_the_run(env: AgentEnvironment) -> None:
+async def test_a_submission_that_fails_does_not_end_the_run(env: AgentEnvironment) -> None:
     bad = make_scripted_response(make_tool_use("submit_findings", "c1", findings="none"))
     outcome = await env.run_leg(ScriptedModel([bad, SUBMIT]))
     assert isinstance(outcome, AgentFinished)

@@ -51,7 +51,7 @@ FENCED: dict[str, Callable[[SqlStore, Fence], Awaitable[object]]] = {
         fence, "task-1", PartialReply(agent="research-1", kind="text")
     ),
     "drop_partial_reply": lambda store, fence: store.drop_partial_reply(fence),
-    "hand_in": lambda store, fence: store.commit_deliverable(fence, "task-1", ResearchFindings(findings=())),
+    "submit": lambda store, fence: store.commit_deliverable(fence, "task-1", ResearchFindings(findings=())),
 }
 
 

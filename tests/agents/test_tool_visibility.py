@@ -26,7 +26,7 @@ rights = st.builds(
     AgentPermissions,
     role=st.sampled_from(list_agent_roles()),
     may_delegate=st.booleans(),
-    denied=st.lists(st.sampled_from(["tool-1", "tool-*", "web", "note", "t?ol-2", "hand_in", "*"]), max_size=2).map(
+    denied=st.lists(st.sampled_from(["tool-1", "tool-*", "web", "note", "t?ol-2", "submit", "*"]), max_size=2).map(
         tuple
     ),
 )
@@ -67,7 +67,7 @@ def test_nothing_is_shown_without_permission_and_nothing_out_of_its_phase(
     for one in compute_tool_visibility(offered, phase, having, budget).shown:
         assert having.find_denial_reason(one) is None
         assert one.permission in get_role_spec(having.role).permissions
-        assert phase in one.urgency or one.permission == "hand_in"
+        assert phase in one.urgency or one.permission == "submit"
 
 
 @given(offers(), phases, rights, st.integers(0, 3_000))
@@ -75,11 +75,11 @@ def test_added_tools_are_never_over_the_budget_and_our_own_are_never_hidden_for_
     offered: list[CandidateTool], phase: AgentPhase, having: AgentPermissions, budget: int
 ) -> None:
     made = compute_tool_visibility(offered, phase, having, budget)
-    assert sum(one.tokens for one in made.shown if one.is_added and one.permission != "hand_in") <= budget
+    assert sum(one.tokens for one in made.shown if one.is_added and one.permission != "submit") <= budget
     assert all(one.is_added for one in offered if one.name in made.crowded_out)
     may = get_role_spec(having.role).permissions
-    can_hand_in = [one for one in offered if one.permission == "hand_in" and "hand_in" in may]
-    assert {one.name for one in can_hand_in} <= made.names
+    can_submit = [one for one in offered if one.permission == "submit" and "submit" in may]
+    assert {one.name for one in can_submit} <= made.names
 
 
 @given(offers(), phases, rights, st.integers(0, 3_000))
@@ -105,7 +105,7 @@ def test_what_is_hidden_for_its_size_would_not_fit_beside_all_that_is_as_urgent(
         if "tokens for added tools were left" in hidden.reason:
             own = by_name[hidden.name].urgency[phase]
             rivals = [
-                one for one in made.shown if one.is_added and one.permission != "hand_in" and one.urgency[phase] <= own
+                one for one in made.shown if one.is_added and one.permission != "submit" and one.urgency[phase] <= own
             ]
             assert sum(one.tokens for one in rivals) + hidden.tokens > budget
 
@@ -115,7 +115,7 @@ def test_the_most_urgent_come_first_and_a_smaller_one_takes_the_room_that_a_larg
         added("handy", 300),
         added("large", 900, make_urgency(SOON)),
         added("needed", 500, make_urgency(FIRST)),
-        tool("submit", 200, "hand_in"),
+        tool("submit", 200, "submit"),
         tool("own", 5_000),
     ]
     made = compute_tool_visibility(offered, "executing", RESEARCH, 800)
@@ -126,8 +126,8 @@ def test_the_most_urgent_come_first_and_a_smaller_one_takes_the_room_that_a_larg
 
 
 def test_what_hands_in_stays_without_a_budget_and_whatever_is_denied() -> None:
-    rights = AgentPermissions(role="writing", may_delegate=False, denied=("*", "hand_in"))
-    made = compute_tool_visibility([tool("submit", 200, "hand_in"), tool("read")], "verifying", rights, 0)
+    rights = AgentPermissions(role="writing", may_delegate=False, denied=("*", "submit"))
+    made = compute_tool_visibility([tool("submit", 200, "submit"), tool("read")], "verifying", rights, 0)
     assert [one.name for one in made.shown] == ["submit"]
 
 

@@ -60,7 +60,7 @@ def run_serve_command(shell: Shell) -> Generator[str]:
             process.communicate(timeout=60)
 
 
-def hand_in(page: Page, documents: list[Path]) -> None:
+def submit_question(page: Page, documents: list[Path]) -> None:
     page.get_by_label("Question").fill(QUESTION)
     page.get_by_label("Choose documents").set_input_files(documents)
     page.get_by_label("Budget", exact=True).fill("40k")
@@ -125,7 +125,7 @@ def test_a_person_hands_in_watches_approves_reads_rewinds_and_exports_while_the_
             page = started.new_page()
             page.set_default_timeout(PATIENCE)
             page.goto(address)
-            hand_in(page, sorted(survey.iterdir())[:2])
+            submit_question(page, sorted(survey.iterdir())[:2])
             task, front = page.url, page.url.partition("/tasks/")[0]
             expect(page.locator("svg.lanes .call").first).to_be_visible()
             watch(page, "paused")

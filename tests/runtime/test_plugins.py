@@ -128,7 +128,7 @@ def test_a_name_that_two_packages_have_is_refused_also_in_other_groups(
         (PluginGroup.TOOLS, "import nothing_of_that_name", "acme:create", "cannot be imported from acme:create"),
         (PluginGroup.TOOLS, "", "acme:create", "cannot be imported from acme:create"),
         (PluginGroup.TOOLS, TOOL.format(more='name = "other"'), "acme:Tool", "the name of its entry point"),
-        (PluginGroup.TOOLS, TOOL.format(more='permission = "hand_in"'), "acme:Tool", "its permission is 'hand_in'"),
+        (PluginGroup.TOOLS, TOOL.format(more='permission = "submit"'), "acme:Tool", "its permission is 'submit'"),
         (PluginGroup.TOOLS, TOOL.format(more="ends_run = True"), "acme:Tool", "it ends agent runs"),
         (PluginGroup.TOOLS, TOOL.format(more='roles = ("cooking",)'), "acme:Tool", "research, analysis, writing"),
     ],

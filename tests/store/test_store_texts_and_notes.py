@@ -61,7 +61,7 @@ async def test_notes_keep_their_order_and_each_id_once_a_run(store: SqlStore) ->
     assert await store.list_notes("task-2", SYSTEM_SCOPE) == ()
 
 
-async def test_a_later_hand_in_of_a_run_replaces_the_earlier_one(store: SqlStore) -> None:
+async def test_a_later_submission_of_a_run_replaces_the_earlier_one(store: SqlStore) -> None:
     fence = await open_run(store)
     assert await store.get_deliverable(fence.run_id, SYSTEM_SCOPE) is None
     finding = Finding(claim="Blue scatters most", citations=("[sky.md:1-2]",))
@@ -75,7 +75,7 @@ async def test_a_later_hand_in_of_a_run_replaces_the_earlier_one(store: SqlStore
         assert await store.get_deliverable(fence.run_id, SYSTEM_SCOPE) == deliverable
 
 
-async def test_a_rewind_takes_notes_hand_ins_and_passages_back_in_one_commit(store: SqlStore) -> None:
+async def test_a_rewind_takes_notes_submissions_and_passages_back_in_one_commit(store: SqlStore) -> None:
     fence = await open_run(store)
     for version, message in enumerate((make_question(1), make_reply(1))):
         await store.commit_message(fence, version, message)

@@ -93,7 +93,7 @@ async def test_the_api_accepts_the_tools_of_every_role_of_which_those_that_submi
     (body,) = server.bodies
     tools = cast("list[dict[str, JsonValue]]", body["tools"])
     strict = {str(tool["name"]) for tool in tools if tool.get("strict")}
-    assert strict == {tool.name for tool in toolbox.tools if tool.permission == "hand_in"}
+    assert strict == {tool.name for tool in toolbox.tools if tool.permission == "submit"}
     assert strict
 
 

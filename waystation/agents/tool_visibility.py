@@ -260,7 +260,7 @@ class AgentPermissions(Value):
         """Return why it may not have this tool; None if it may."""
         if tool.permission not in get_role_spec(self.role).permissions:
             return f"the role {self.role} does not have the permission {tool.permission}"
-        if tool.permission == "hand_in":
+        if tool.permission == "submit":
             return None
         if tool.permission == "delegate" and not self.may_delegate:
             return "this agent may not start subagents"
@@ -295,7 +295,7 @@ def compute_tool_visibility(
     """
     refused = {tool.name: why for tool in offered if (why := _why_not(tool, phase, rights)) is not None}
     crowded_out: set[str] = set()
-    added = [tool for tool in offered if tool.is_added and tool.permission != "hand_in" and tool.name not in refused]
+    added = [tool for tool in offered if tool.is_added and tool.permission != "submit" and tool.name not in refused]
     room = budget
     for tool in sorted(added, key=lambda tool: tool.urgency.get(phase, LAST)):
         if tool.tokens <= room:
@@ -325,7 +325,7 @@ def _why_not(tool: CandidateTool, phase: AgentPhase, rights: AgentPermissions) -
     """Return why a tool is not shown, by permissions, then by phase; None if it may be."""
     if (refusal := rights.find_denial_reason(tool)) is not None:
         return refusal
-    return None if phase in tool.urgency or tool.permission == "hand_in" else f"not available while {phase}"
+    return None if phase in tool.urgency or tool.permission == "submit" else f"not available while {phase}"
 
 
 _TURN_MESSAGES = 2

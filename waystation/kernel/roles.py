@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 from waystation.kernel.identifiers import Identifier
 from waystation.kernel.value import Value
 
-ToolPermission = Literal["read", "note", "hand_in", "delegate", "compute", "web", "foreign"]
+ToolPermission = Literal["read", "note", "submit", "delegate", "compute", "web", "foreign"]
 AgentPhase = Literal["planning", "executing", "reflecting", "verifying"]
 """What a run is doing now; see `waystation.agents.tool_visibility.get_tool_phase`."""
 AGENT_PHASES: tuple[AgentPhase, ...] = ("planning", "executing", "reflecting", "verifying")
@@ -55,7 +55,7 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
             purpose="finds out what the documents say about a part of the question",
             prompt="research",
             form="Findings, one claim each with its evidence, and what stayed open. Submit them with submit_findings.",
-            permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "web", "foreign"}),
+            permissions=frozenset({"read", "note", "submit", "delegate", "compute", "web", "foreign"}),
             tools=(*_READING, *_NOTING, "web", "submit_findings", "delegate"),
             effort="medium",
         ),
@@ -64,7 +64,7 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
             prompt="analysis",
             form="Conclusions, each with its evidence; also contradictions and gaps. Submit everything with "
             "submit_analysis.",
-            permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "foreign"}),
+            permissions=frozenset({"read", "note", "submit", "delegate", "compute", "foreign"}),
             tools=("read_findings", *_READING, *_NOTING, "submit_analysis", "delegate"),
             activity="RunAnalysisAgent",
             effort="high",
@@ -75,7 +75,7 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
             prompt="writing",
             form="A report in Markdown, every claim with its citation. Plan the sections with write_outline, write "
             "them one by one with write_section, then call submit_report.",
-            permissions=frozenset({"read", "note", "hand_in", "foreign"}),
+            permissions=frozenset({"read", "note", "submit", "foreign"}),
             tools=("read_findings", *_READING, "write_outline", "write_section", "submit_report"),
             activity="RunWritingAgent",
             effort="high",

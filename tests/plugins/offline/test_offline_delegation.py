@@ -103,7 +103,7 @@ def test_a_small_rest_is_no_reason_to_hurry_where_more_is_asked_for() -> None:
     assert (ends.remaining_tokens, ends.must_finish) == (900, True)
 
 
-def test_a_hand_in_names_the_parts_that_subagents_did_not_finish() -> None:
+def test_a_submission_names_the_parts_that_subagents_did_not_finish() -> None:
     def part(title: str, state: str) -> ToolCallRecord:
         result = f'<subagent id="r.1" role="research" title="{title}" state="{state}">\n- a: "It rains." [a.md:1-1]'
         return ToolCallRecord(name="delegate", input={"title": title}, result=result)

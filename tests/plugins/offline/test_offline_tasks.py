@@ -157,7 +157,7 @@ def test_a_long_question_is_cut_in_the_title_and_the_title_shows_it() -> None:
     assert title.endswith("silt…")
 
 
-async def test_where_more_is_asked_for_a_small_rest_is_no_reason_to_hand_in(model: ChatModel) -> None:
+async def test_where_more_is_asked_for_a_small_rest_is_no_reason_to_submit(model: ChatModel) -> None:
     team = OfflinePlanRunner(model, InMemoryTask(packages(5)))
     team.status = f"<status>budget left 3,900 tokens ({MORE_BUDGET_NOTE})\n<plan>research-1 (you)</plan></status>"
     await team.run_task(QUESTION)

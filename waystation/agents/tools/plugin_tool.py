@@ -30,7 +30,7 @@ from waystation.security.untrusted import (
 _InputT = TypeVar("_InputT", bound=ToolInput)
 _NAME = compile_bounded(r"\A[a-zA-Z0-9_-]{1,64}\Z")
 PLUGIN_PERMISSIONS: Collection[ToolPermission] = ("read", "note", "compute", "web", "foreign")
-"""That a tool of a plug-in may need. `hand_in` could not be denied, and `delegate` is bounded by the platform."""
+"""That a tool of a plug-in may need. `submit` could not be denied, and `delegate` is bounded by the platform."""
 _BEYOND = 2_000
 """Characters of a result that are redacted beyond those that are kept: what lies across the end is seen whole."""
 

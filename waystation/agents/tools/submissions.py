@@ -56,7 +56,7 @@ SubmissionT = TypeVar("SubmissionT", bound=SubmissionInput)
 class SubmissionTool(TypedTool[SubmissionT]):
     """Stores what its arguments make of the run's deliverable, so that a pause can show it."""
 
-    permission = "hand_in"
+    permission = "submit"
     strict = True
 
     def __init__(self, store: WorkRepository, checker: SubmissionChecker) -> None:

@@ -158,7 +158,7 @@ class Tool(ABC):
     ends_run: ClassVar[bool] = False
     """A successful call hands in the agent's result."""
     permission: ToolPermission = "read"
-    """What an agent must have for it. Tools of `hand_in` are always shown."""
+    """What an agent must have for it. Tools of `submit` are always shown."""
     urgency: PhaseUrgency = make_urgency(LATER)
     """Phases in which it is shown, and its urgency if definitions exceed their budget."""
 

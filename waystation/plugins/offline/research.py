@@ -229,11 +229,11 @@ class ResearchTurnBuilder:
         """
         if (page := self._hidden_notes()) is not None:
             return OfflineResponse(text="I look up my notes.", calls=(page,))
-        must_hand_in = self._view.must_finish
-        if not must_hand_in and (shared := build_delegation_turn(self._view)) is not None:
+        must_submit = self._view.must_finish
+        if not must_submit and (shared := build_delegation_turn(self._view)) is not None:
             return shared
-        if must_hand_in or has_delegated(self._view):
-            return self._hand_in()
+        if must_submit or has_delegated(self._view):
+            return self._submit_findings()
         if not self._view.gap:
             if not self._view.exchanges and (searches := tuple(map(_search_of_name, self._unknown_names))):
                 return OfflineResponse(text="I search for the names in the question.", calls=searches)
@@ -247,7 +247,7 @@ class ResearchTurnBuilder:
             return OfflineResponse(text="I keep what matters and read on.", calls=(*quoting, *reading))
         if not enough and (search := self._searching()) is not None:
             return OfflineResponse(text="I search the documents.", calls=(search,))
-        return self._hand_in()
+        return self._submit_findings()
 
     def _hidden_notes(self) -> OfflineToolCall | None:
         """Return the call for the next page of notes after a gap that may hide some."""
@@ -411,7 +411,7 @@ class ResearchTurnBuilder:
         left = self._view.budget_left
         return self._view.gap or (left is not None and left < FRUGAL_BELOW)
 
-    def _hand_in(self) -> OfflineResponse:
+    def _submit_findings(self) -> OfflineResponse:
         """Submit the findings; after a refusal fewer of them, and none that the refusal names."""
         refusals = [made.result for made in self._view.calls("submit_findings") if made.failed]
         rated = self._rate([note for note in self._notes if self._bears(note)])

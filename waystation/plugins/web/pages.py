@@ -1170,7 +1170,7 @@ async def submit_by_form(
     """Submit the form's task. Files that cannot be used are left out, and the task's page names them."""
 
     async def act(form: FormData) -> Response:
-        return await _hand_in(client, principal, reader, form)
+        return await _submit_task(client, principal, reader, form)
 
     return await _taken(request, act, lambda sent: _home(request, client, principal, TasksPageQuery(), sent), NEW_TASK)
 
@@ -1231,7 +1231,7 @@ def _files_of(form: FormData) -> list[UploadFile]:
     return [one for one in form.getlist("documents") if isinstance(one, UploadFile) and one.filename]
 
 
-async def _hand_in(client: Client, principal: Principal, reader: UploadReader, form: FormData) -> Response:
+async def _submit_task(client: Client, principal: Principal, reader: UploadReader, form: FormData) -> Response:
     """Submit a task. Raises FormValidationError, and as `Client.submit` does."""
     request_id, faults, loaded = (
         _field(form, "request_id") or token_hex(8),
