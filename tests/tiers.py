@@ -36,6 +36,7 @@ QUICK = {
     """),
     "attacks": _modules("""
         attacks_browser_pages attacks_confusables attacks_endpoints attacks_exports attacks_files
+        attacks_form_submissions
         attacks_instructions attacks_json attacks_long_numbers attacks_nul attacks_payloads
         attacks_report_changes attacks_secret_formats attacks_sessions attacks_shared_reports attacks_sign_in
         attacks_spending
@@ -151,7 +152,7 @@ QUICK = {
     """),
     "web": _modules("""
         activity_pages charts event_listeners page_amounts page_costs page_requests partial_reply_stream
-        request_models server_shutdown timeline_pictures
+        request_models server_shutdown timeline_pictures upload_cache
     """),
     "wire": _modules("""
         anthropic_search bad_endpoints chat_model_contract partial_replies prefix_cache scripted_model
