@@ -235,13 +235,13 @@ class ActivityDeps:
     def agent_loop(self) -> AgentLoop:
         """The agent loop."""
         store = self.store
-        contracts = BriefBuilder(
+        briefs = BriefBuilder(
             store=store,
             memory_recall=self.memory_recall,
             redactor=self.redactor,
             earlier_tasks=self.earlier_tasks,
         )
-        return AgentLoop(model=self.metered_model, deps=self.agent_deps, briefs=contracts, clock=utc_now)
+        return AgentLoop(model=self.metered_model, deps=self.agent_deps, briefs=briefs, clock=utc_now)
 
     @property
     def planner(self) -> Planner:

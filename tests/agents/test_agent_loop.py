@@ -309,7 +309,7 @@ async def test_a_redactor_that_fails_stops_the_leg_and_nothing_of_the_result_is_
     assert again.calls == 1
 
 
-async def test_a_redactor_that_fails_at_the_start_leaves_no_contract(env: AgentEnvironment) -> None:
+async def test_a_redactor_that_fails_at_the_start_leaves_no_task_brief(env: AgentEnvironment) -> None:
     env.redactor.failing = True
     with pytest.raises(RedactionFailed):
         await env.run_leg(ScriptedModel([]))

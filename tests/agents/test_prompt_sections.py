@@ -108,7 +108,7 @@ def test_what_is_firm_and_over_its_share_is_borne_by_all_the_others_alike() -> N
 @pytest.mark.parametrize(
     ("layer", "gave_way"),
     [
-        (PromptSection.CONTRACT, ("c", "b")),
+        (PromptSection.TASK_BRIEF, ("c", "b")),
         (PromptSection.SHORT_TERM, ("a", "b")),
         (PromptSection.PROCEDURAL, ("a", "c")),
         (PromptSection.RETRIEVED, ("a", "c")),

@@ -1,4 +1,4 @@
-"""What of a contract has room, and the procedures of the user's in it."""
+"""What of a task brief has room, and the procedures of the user's in it."""
 
 from datetime import UTC, datetime
 
@@ -24,7 +24,7 @@ BROKEN = SourceDocument(name="skills/broken.md", text="---\nname: broken\n")
 EVIDENCE = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\n")
 
 
-async def contract(env: AgentEnvironment, window: int = ROOMY, notices: list[str] | None = None) -> str:
+async def load_task_brief(env: AgentEnvironment, window: int = ROOMY, notices: list[str] | None = None) -> str:
     told = notices if notices is not None else []
     return (
         await env.brief_builder.build_message(env.run_ref(), "m1", told, PromptSpace(window=window, fixed_tokens=FIXED))
@@ -36,35 +36,35 @@ def many(count: int) -> list[SourceDocument]:
 
 
 @pytest.mark.parametrize("window", [6_000, 8_000, 12_000, 24_000])
-async def test_a_contract_leaves_the_conversation_its_room(bare_env: AgentEnvironment, window: int) -> None:
+async def test_a_task_brief_leaves_the_conversation_its_room(bare_env: AgentEnvironment, window: int) -> None:
     await bare_env.open_task(many(300), asked=TASK_REQUEST.replace(procedures=(REVIEW, COOK)))
     held = sum(SECTION_SHARES[layer] for layer in RESERVED_SECTIONS)
     others = (
         100 - SECTION_SHARES[PromptSection.SYSTEM]
     )  # prompt and tools are over their share, so the rest is shared by the others
     room = (compute_request_limit(window) - FIXED) * (others - held) // others
-    assert estimate_text(await contract(bare_env, window)) <= room + TAGS
+    assert estimate_text(await load_task_brief(bare_env, window)) <= room + TAGS
 
 
 async def test_names_of_documents_give_way_from_the_last_on(bare_env: AgentEnvironment) -> None:
     await bare_env.open_task(many(300))
-    named = [(await contract(bare_env, window)).count("- chapter-") for window in (7_000, 11_000, ROOMY)]
+    named = [(await load_task_brief(bare_env, window)).count("- chapter-") for window in (7_000, 11_000, ROOMY)]
     assert 0 < named[0] < named[1] < named[2] == MAX_LISTED_DOCUMENTS
-    text = await contract(bare_env, 7_000)
+    text = await load_task_brief(bare_env, 7_000)
     assert "- chapter-0000-of" in text
     assert f"- and {300 - named[0]} more; list_documents shows all" in text
 
 
 async def test_what_all_agents_of_a_task_share_comes_first(bare_env: AgentEnvironment) -> None:
     await bare_env.open_task([EVIDENCE], asked=TASK_REQUEST.replace(procedures=(REVIEW,), accept=("Brief",)))
-    text = await contract(bare_env)
+    text = await load_task_brief(bare_env)
     order = ["<question>", "<accept>", "<output>", "<documents", "<procedures", "<step", "</task>", "<procedure name"]
     assert sorted(order, key=text.index) == order
 
 
 async def test_procedures_are_listed_and_a_relevant_one_is_shown_whole(bare_env: AgentEnvironment) -> None:
     await bare_env.open_task([EVIDENCE], asked=TASK_REQUEST.replace(procedures=(REVIEW, COOK)))
-    text = await contract(bare_env)
+    text = await load_task_brief(bare_env)
     assert "- research: How to do the research" in text
     assert "- cook: Baking bread at home" in text
     assert "Start at the end." in text
@@ -75,23 +75,23 @@ async def test_procedures_are_listed_and_a_relevant_one_is_shown_whole(bare_env:
 async def test_in_a_small_window_a_procedure_is_only_named(bare_env: AgentEnvironment) -> None:
     long = ProcedureSource(name="research.md", text="# How to do the research\n" + "Start at the end. " * 200)
     await bare_env.open_task([EVIDENCE], asked=TASK_REQUEST.replace(procedures=(long,)))
-    text = await contract(bare_env, 6_000)
+    text = await load_task_brief(bare_env, 6_000)
     assert "- research: How to do the research" in text
     assert "Start at the end." not in text
 
 
-async def test_a_deadline_is_in_the_contract_where_one_was_set(bare_env: AgentEnvironment) -> None:
+async def test_a_deadline_is_in_the_task_brief_where_one_was_set(bare_env: AgentEnvironment) -> None:
     by = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
     await bare_env.open_task(asked=TASK_REQUEST.replace(unattended=UnattendedPolicy(answer_by=by)))
     deadline = "<deadline>\n2026-11-22 07:00 UTC: after this time, no one approves more budget or tool calls"
-    assert deadline in await contract(bare_env)
+    assert deadline in await load_task_brief(bare_env)
 
 
 async def test_without_a_deadline_nothing_is_said_of_one(bare_env: AgentEnvironment) -> None:
     await bare_env.open_task(
         asked=TASK_REQUEST.replace(unattended=UnattendedPolicy(answer_by=NOON, at_deadline="wait"))
     )
-    assert "<deadline>" not in await contract(bare_env)
+    assert "<deadline>" not in await load_task_brief(bare_env)
 
 
 async def test_agents_read_procedures_by_their_tool_alone(bare_env: AgentEnvironment) -> None:

@@ -28,11 +28,11 @@ async def send_message(env: AgentEnvironment, number: int, words: str) -> None:
 
 
 async def heard(env: AgentEnvironment) -> list[tuple[str, str]]:
-    """Where and what the agent was told beside its contract, in all that it ever heard."""
+    """Where and what the agent was told besides its task brief, in all that it ever heard."""
     return [(message.id, message.text) for message in (await env.load_transcript()).messages if message.task_message]
 
 
-async def test_an_agent_hears_it_after_its_contract_or_its_results_word_for_word_and_once(
+async def test_an_agent_hears_it_after_its_task_brief_or_its_results_word_for_word_and_once(
     env: AgentEnvironment,
 ) -> None:
     env.terms = env.terms.replace(turn_limit=1)

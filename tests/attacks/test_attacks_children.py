@@ -186,9 +186,9 @@ async def test_a_text_that_took_too_long_twice_is_put_aside_and_told_and_not_tri
 async def test_what_an_agent_needs_and_takes_too_long_ends_its_work_with_the_reason() -> None:
     with closing(PresidioRedactor(KEY, seconds=1, processes=1)) as redactor:
         with pytest.raises(
-            RedactionAbandonedError, match=r"^a text \(for: contracts\) could not be redacted in time in two attempts"
+            RedactionAbandonedError, match=r"^a text \(for: task briefs\) could not be redacted in time in two attempts"
         ):
-            await enduring(redactor).redact([HOLDS], TextDestination.CONTRACT, "t")
+            await enduring(redactor).redact([HOLDS], TextDestination.TASK_BRIEF, "t")
         with pytest.raises(
             RedactionBlockedError,
             match=r"^a text \(for: tool results\) could not be redacted in time in two attempts",

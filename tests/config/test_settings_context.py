@@ -160,5 +160,5 @@ def test_what_condenses_and_why_is_told_at_submit(capsys: pytest.CaptureFixture[
 def test_tool_servers_that_this_machine_has_no_list_of_are_told() -> None:
     settings = Settings(anthropic_api_key=WITH_KEY)
     (sentence,) = collect_adjustments(asked(servers=(DEFAULT_SERVERS, "crm")), settings)
-    assert sentence.endswith(": crm. The task runs without those that the workers do not have.")
+    assert sentence.endswith(": crm. The task runs without any of them that the workers do not have.")
     assert collect_adjustments(asked(servers=(DEFAULT_SERVERS,)), settings) == ()

@@ -7,14 +7,14 @@ from tests.support.prices import PRICES
 from waystation.budgets.budget import BudgetMode
 from waystation.config.resolver import build_task_config, collect_config_warnings, describe_budget_in_tokens
 from waystation.config.settings import Settings
-from waystation.config.validation import CONTRACT_TOKENS, PROMPT_TOKENS
+from waystation.config.validation import PROMPT_TOKENS, TASK_BRIEF_TOKENS
 from waystation.kernel.amount import Amount, Limit, parse_limit
 from waystation.kernel.errors import BadInput
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.tasks.task import Preset, TaskConfig, TaskRequest
 
 WITH_KEY = SecretStr("sk-ant-1")
-FIRST_TURN = PROMPT_TOKENS + CONTRACT_TOKENS
+FIRST_TURN = PROMPT_TOKENS + TASK_BRIEF_TOKENS
 
 
 def asked(

@@ -113,7 +113,7 @@ async def test_a_retry_asks_nothing_and_tells_nothing_twice(drafted: AgentEnviro
 
 async def test_a_retry_after_a_crash_behind_the_reply_makes_no_call(drafted: AgentEnvironment) -> None:
     def answer(_: object) -> ModelResponse:
-        drafted.redactor.failing_at = frozenset({TextDestination.CONTRACT})
+        drafted.redactor.failing_at = frozenset({TextDestination.TASK_BRIEF})
         return judged()
 
     with pytest.raises(RedactionFailed):

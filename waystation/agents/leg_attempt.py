@@ -256,7 +256,7 @@ async def _receive_messages(attempt: LegAttempt, messages: Sequence[TaskMessage]
     for message in messages:
         if message.number not in known:
             words = await desk.store.get_text(message.text, run.scope)
-            (redacted,) = await desk.redactor.redact([words], TextDestination.CONTRACT, run.tenant)
+            (redacted,) = await desk.redactor.redact([words], TextDestination.TASK_BRIEF, run.tenant)
             attempt.notes.extend(build_redaction_notes(redacted))
             attempt.add(build_transcript_message(attempt.transcript.next_message_id, message.number, redacted.text))
 
@@ -324,7 +324,7 @@ async def _receive_document_updates(attempt: LegAttempt, updates: Sequence[Recor
             f"- and {len(made) - MAX_LISTED_DOCUMENTS} more; list_documents shows all documents as they are now"
         )
     text = f"{_HEAD}\n{wrap_untrusted('documents_changed', *lines)}"
-    (redacted,) = await desk.redactor.redact([text], TextDestination.CONTRACT, run.tenant)
+    (redacted,) = await desk.redactor.redact([text], TextDestination.TASK_BRIEF, run.tenant)
     attempt.notes.extend(build_redaction_notes(redacted))
     told = build_platform_message(attempt.transcript.next_message_id, redacted.text)
     attempt.add(told.replace(documents_update_number=fresh[-1].number))

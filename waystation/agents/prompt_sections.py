@@ -34,7 +34,7 @@ class PromptSection(StrEnum):
 
     SYSTEM = "system and policy"
     """System prompt and tools."""
-    CONTRACT = "task contract"
+    TASK_BRIEF = "task brief"
     """Question, instructions, criteria, output format, deadline, the step and what it builds on."""
     RUNTIME = "runtime state"
     """Status messages in the conversation."""
@@ -56,7 +56,7 @@ class PromptSection(StrEnum):
 
 SECTION_SHARES: Mapping[PromptSection, int] = {
     PromptSection.SYSTEM: 5,
-    PromptSection.CONTRACT: 5,
+    PromptSection.TASK_BRIEF: 5,
     PromptSection.RUNTIME: 3,
     PromptSection.SHORT_TERM: 18,
     PromptSection.EPISODIC: 13,
@@ -110,7 +110,7 @@ def _by_repetition(place: int, part: PromptCandidate) -> tuple[float, ...]:
 
 SECTION_RULES: Mapping[PromptSection, _Rule] = {
     PromptSection.SYSTEM: _Rule("the last named", _by_place),
-    PromptSection.CONTRACT: _Rule("the last named", _by_place),
+    PromptSection.TASK_BRIEF: _Rule("the last named", _by_place),
     PromptSection.RUNTIME: _Rule("the last named", _by_place),
     PromptSection.SHORT_TERM: _Rule("the oldest", _by_age),
     PromptSection.EPISODIC: _Rule("the oldest", _by_age),
@@ -291,7 +291,7 @@ class StatusMessage(Value):
         parts = [self._head, *self._lines]
         above = {
             layer: [PromptCandidate(name="held", tokens=compute_section_tokens(layer, window))]
-            for layer in (PromptSection.SYSTEM, PromptSection.CONTRACT)
+            for layer in (PromptSection.SYSTEM, PromptSection.TASK_BRIEF)
         }
         row = allocate_prompt(window, {**above, PromptSection.RUNTIME: parts}).get_row(PromptSection.RUNTIME)
         return _status("\n".join(part.name for part in parts if part.name in row.included))
@@ -448,7 +448,7 @@ def _layered(
         yield PromptSection.RUNTIME, estimate_message(message)
         return
     if message.role == "user" and message.text.startswith(CONTRACT_OPEN):
-        yield from _of_contract(message)
+        yield from _split_task_brief(message)
         return
     yield PromptSection.SHORT_TERM, MESSAGE_TOKENS
     for block in message.blocks:
@@ -456,7 +456,7 @@ def _layered(
         yield _layer_of(block, calls, result_layers), estimate_message(alone) - MESSAGE_TOKENS
 
 
-def _of_contract(message: Message) -> Iterator[tuple[PromptSection, int]]:
+def _split_task_brief(message: Message) -> Iterator[tuple[PromptSection, int]]:
     text = message.text
     procedures, rest = _PROCEDURES.extract_delimited(text)
     parts: dict[PromptSection, list[str]] = {
@@ -469,7 +469,7 @@ def _of_contract(message: Message) -> Iterator[tuple[PromptSection, int]]:
             found, rest = kind.extract_delimited(rest)
             parts[layer] += found
     apart = {layer: estimate_text("".join(texts)) for layer, texts in parts.items()}
-    yield PromptSection.CONTRACT, max(0, estimate_message(message) - sum(apart.values()))
+    yield PromptSection.TASK_BRIEF, max(0, estimate_message(message) - sum(apart.values()))
     yield from ((layer, tokens) for layer, tokens in apart.items() if tokens)
 
 

@@ -165,7 +165,7 @@ def _lengthened(original: VaultEntry) -> VaultEntry:
 
 PAID_DESTINATIONS = frozenset({TextDestination.MODEL_OUTPUT, TextDestination.TOOL_ARGUMENT, TextDestination.SUMMARY})
 """Texts that a model was paid for. A new attempt at the work would pay again, so redaction is retried here."""
-REQUIRED_DESTINATIONS = frozenset({TextDestination.USER_INPUT, TextDestination.CONTRACT})
+REQUIRED_DESTINATIONS = frozenset({TextDestination.USER_INPUT, TextDestination.TASK_BRIEF})
 """Texts without which an agent does not know its task."""
 MAX_PAUSE_S = 60
 MAX_TIMEOUTS = 2

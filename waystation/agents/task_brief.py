@@ -255,7 +255,7 @@ class BriefContext:
         firm = "\n".join([*self._firm_head, *self.material, *self.assignment])
         return {
             PromptSection.SYSTEM: [PromptCandidate(name="system and tools", tokens=room.fixed_tokens, required=True)],
-            PromptSection.CONTRACT: [PromptCandidate(name="task", tokens=estimate_text(firm), required=True)],
+            PromptSection.TASK_BRIEF: [PromptCandidate(name="task", tokens=estimate_text(firm), required=True)],
             **{
                 layer: [PromptCandidate(name="held", tokens=compute_section_tokens(layer, room.window), divisible=True)]
                 for layer in RESERVED_SECTIONS
@@ -415,7 +415,7 @@ class BriefBuilder:
             recalled=await self._recalled(run, assigned.goal, row.config.default.memory, notes),
             inputs=assigned.inputs,
         )
-        (redacted,) = await self.redactor.redact([parts.text(room)], TextDestination.CONTRACT, run.tenant)
+        (redacted,) = await self.redactor.redact([parts.text(room)], TextDestination.TASK_BRIEF, run.tenant)
         notes.extend(build_redaction_notes(redacted))
         return build_user_message(message_id, redacted.text)
 

@@ -145,9 +145,10 @@ def add(
     servers: ServersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a schedule for a question. Each run starts a task in the session, with a separate budget.
+    """Add a schedule for a question. If something has changed since the last report, a run starts a task.
 
-    Each report begins with the changes since the last one. If nothing has changed since then, a run starts no task.
+    The tasks belong to one session, and each has a separate budget. Each report begins with the changes since the last
+    one.
     """
     settings, paths = Settings(), tuple(str(path.expanduser().absolute()) for path in docs or ())
     request = TaskRequest(

@@ -439,7 +439,7 @@ def _typed(name: str) -> str:
         text = sys.stdin.read(MAX_SECRET_CHARACTERS + 2).removesuffix("\n").removesuffix("\r")
     if not text.strip() or len(text) > MAX_SECRET_CHARACTERS or "\0" in text:
         raise BadInput(
-            f"a secret must have 1 to {MAX_SECRET_CHARACTERS:,} characters. It must not consist of spaces only, or "
-            "contain a NUL. Pass the secret on stdin, or type it at the prompt"
+            f"a secret must have 1 to {MAX_SECRET_CHARACTERS:,} characters, not only spaces, and no NUL. Pass it on "
+            "stdin, or type it at the prompt"
         )
     return text

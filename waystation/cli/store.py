@@ -51,18 +51,18 @@ def reseal_store(
         typer.Option(
             "--accept-refused",
             help="Also rewrite what the store refuses to read: plain-text rows of an encrypted store, rows encrypted "
-            "with keys that an earlier `reseal` retired, and a database that no longer says that it is encrypted, or "
-            "which key the last `reseal` used.",
+            "with keys that an earlier `reseal` retired, and a database without the record that it is encrypted, or of "
+            "the key that the last `reseal` used.",
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Rewrite everything in the store with this machine's key; texts as plain text if encryption is off.
+    """Rewrite everything in the store with this machine's key. Stop the workers first.
 
-    The vault is always encrypted. Encrypted values are bound to their rows. After this command, the store rejects
-    unencrypted texts, values that were moved to another row, and values under previous keys; until then, it reads
-    unencrypted texts and values under previous keys. Stop the workers first. Everything is one transaction: if the
-    command is interrupted, nothing has changed, and you can run it again.
+    If encryption is off, texts become plain text; the vault is always encrypted. Encrypted values are bound to their
+    rows. After this command, the store rejects unencrypted texts, values that were moved to another row, and values
+    under previous keys; until then, it reads unencrypted texts and values under previous keys. Everything is one
+    transaction: if the command is interrupted, nothing has changed, and you can run it again.
     """
     settings = Settings()
     report = asyncio.run(reencrypt_store(settings, accepts_refused=accept_refused))

@@ -517,7 +517,7 @@ def _unknown_servers(request: TaskRequest, settings: Settings) -> Iterator[str]:
     if settings.tool_servers is None and (named := [name for name in request.servers or () if name != DEFAULT_SERVERS]):
         yield (
             "This machine has no config file of tool servers, so these tool servers were not checked: "
-            f"{', '.join(named)}. The task runs without those that the workers do not have."
+            f"{', '.join(named)}. The task runs without any of them that the workers do not have."
         )
 
 

@@ -116,7 +116,7 @@ class AgentSettings(SettingSection):
         ge=0,
         le=100,
         description="Percentage of a task's budget that the new steps of a revised plan may spend without approval. A "
-        "revision that may spend more waits until a person approves it. Default: no revision waits.",
+        "revision above this percentage waits until a person approves it. Default: no revision waits.",
     )
     reviews: int = Field(
         default=1,
@@ -167,8 +167,8 @@ class AgentSettings(SettingSection):
     web_asks: WebApprovalMode = Field(
         default="always",
         description="When a web search needs approval: always, suspicious (only if it looks like more than keywords) "
-        "or never. Unless it is never, a page of an allowed domain also needs approval if its address may contain text "
-        "of the task.",
+        "or never. With always and suspicious, a page of an allowed domain also needs approval if its address may "
+        "contain text of the task.",
     )
     web_user_agent: str | None = Field(
         default=None, min_length=1, description="User agent of web requests; it should say how to contact you."
@@ -309,8 +309,8 @@ class MemorySettings(SettingSection):
     qdrant_url: str | None = Field(
         default=None,
         validation_alias=build_shared_alias("QDRANT_URL"),
-        description="Address of a Qdrant server or cluster. Default: embedded memory, so one worker process serves all "
-        "queues.",
+        description="Address of a Qdrant server or cluster. Default: embedded memory, which only one process can open, so "
+        "one worker must serve all queues.",
     )
     qdrant_api_key: SecretStr | None = Field(
         default=None,

@@ -288,7 +288,7 @@ class Settings(
         ge=0,
         le=MAX_TIMEOUT_SECONDS,
         description="Seconds that a stopping worker waits for model calls in progress. Providers charge even for calls "
-        "that the worker gives up. Default: the longer one of WAYSTATION_MODEL_PATIENCE and "
+        "that the worker gives up. Default: the longer of WAYSTATION_MODEL_PATIENCE and "
         "WAYSTATION_MODEL_PATIENCE_THINKING. `dev` and `up` wait 20 seconds.",
     )
     target_memory: float | None = Field(

@@ -27,7 +27,7 @@ from waystation.tasks.task import TaskRequest
 
 PROMPT_TOKENS = 5_000
 """Estimated tokens of the system prompt and tools of the role with the longest ones (analysis), checked by a test."""
-CONTRACT_TOKENS = 300
+TASK_BRIEF_TOKENS = 300
 """Tokens in the first message of a step in a new session besides what was asked: its goal, a dozen documents."""
 
 
@@ -208,8 +208,8 @@ def validate_thinking_tokens(
         return
     fitting = f"{min(most)} or less" if min(most) >= MIN_THINKING_TOKENS else "default"
     raise BadInput(
-        f"thinking of {tokens:,} tokens is too much for {role}: the maximum is half of the longest reply of "
-        f"{works.model} or a quarter of an agent's budget of {format_limit(agent_budget)}, whichever is less. Set "
+        f"thinking of {tokens:,} tokens is too much for {role}. The maximum is the lower of half the longest reply of "
+        f"{works.model} and a quarter of an agent's budget of {format_limit(agent_budget)}. Set "
         f"{_variables(setting, role)} to {fitting}, or give a larger --agent-budget"
     )
 
@@ -225,4 +225,4 @@ def _variables(setting: str, role: Role) -> str:
 def estimate_first_turn_tokens(request: TaskRequest) -> int:
     """Estimate the tokens of the smallest request that every agent has to make."""
     asked = (request.question, request.instructions, *request.accept)
-    return PROMPT_TOKENS + CONTRACT_TOKENS + sum(map(estimate_text, asked))
+    return PROMPT_TOKENS + TASK_BRIEF_TOKENS + sum(map(estimate_text, asked))

@@ -522,7 +522,8 @@ class MemoryRecall:
             return [*sessions]
         names = [await self.store.get_session_name(SessionScope(tenant=tenant, session=one)) or one for one in sessions]
         return [
-            one.replace('"', "'") for one in await redact_names(names, self.redactor, tenant, TextDestination.CONTRACT)
+            one.replace('"', "'")
+            for one in await redact_names(names, self.redactor, tenant, TextDestination.TASK_BRIEF)
         ]
 
     async def _embedded(self, query: MemoryQuery) -> MemoryQuery:

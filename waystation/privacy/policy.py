@@ -69,7 +69,7 @@ class TextDestination(StrEnum):
 
     USER_INPUT = "user input"
     """Question and instructions on their way to the planner."""
-    CONTRACT = "contracts"
+    TASK_BRIEF = "task briefs"
     """The task brief that an agent starts with: request, step, and what is recalled from memory."""
     TOOL_RESULT = "tool results"
     """Includes document passages, notes, findings, and results that were too long for a context."""
@@ -107,7 +107,7 @@ def get_redaction_level(destination: TextDestination, policy: RedactionPolicy) -
             TextDestination.MODEL_OUTPUT
             | TextDestination.TOOL_ARGUMENT
             | TextDestination.USER_INPUT
-            | TextDestination.CONTRACT
+            | TextDestination.TASK_BRIEF
             | TextDestination.TOOL_RESULT
             | TextDestination.REPORT
         ):

@@ -171,7 +171,7 @@ class PlanReviser:
             system=load_prompt("revise"),
             tool=REVISE_PLAN,
             build_first_message=lambda: self._opening(run, request),
-            destination=TextDestination.CONTRACT,
+            destination=TextDestination.TASK_BRIEF,
             parse=read,
             rejection_heading="This revision cannot be run",
         )
@@ -413,7 +413,7 @@ class ReportReviewer:
             system=load_prompt("review"),
             tool=REVIEW_REPORT,
             build_first_message=opening,
-            destination=TextDestination.CONTRACT,
+            destination=TextDestination.TASK_BRIEF,
             parse=ReviewReportInput.model_validate,
             rejection_heading="This review cannot be used",
         )
@@ -454,7 +454,7 @@ class ReportReviewer:
             "nothing.\n"
             f"{escape_tags(render_fault_list(faults))}"
         )
-        (redacted,) = await self.redactor.redact([text], TextDestination.CONTRACT, writer.tenant)
+        (redacted,) = await self.redactor.redact([text], TextDestination.TASK_BRIEF, writer.tenant)
         fence = await self.store.acquire_fence(writer.run_id)
         transcript = await self.store.load_transcript(writer.run_id, writer.scope)
         told = build_platform_message(transcript.next_message_id, redacted.text)

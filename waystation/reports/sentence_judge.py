@@ -297,7 +297,7 @@ def _build_prompt(
         system=load_prompt("judge"),
         tool=JUDGE_SENTENCES,
         build_first_message=build_first_message,
-        destination=TextDestination.CONTRACT,
+        destination=TextDestination.TASK_BRIEF,
         parse=read,
         rejection_heading="These verdicts cannot be used",
         answer_tokens=ANSWER_TOKENS + VERDICT_TOKENS * len(claims),

@@ -339,14 +339,12 @@ class ResearchTurnBuilder:
     @property
     def _unknown_names(self) -> list[str]:
         """The names in a question for a figure that no document name has: of a company, whose reports they are."""
-        contract = self._view.brief
-        called = " ".join(map(format_document_label, contract.documents)).casefold()
+        brief = self._view.brief
+        called = " ".join(map(format_document_label, brief.documents)).casefold()
         several = (
-            contract.document_count > 1
-            and contract.last_document is None
-            and is_number_or_date_question(contract.question)
+            brief.document_count > 1 and brief.last_document is None and is_number_or_date_question(brief.question)
         )
-        names = extract_proper_names(contract.question) if several else []
+        names = extract_proper_names(brief.question) if several else []
         return [name for name in names if not any(word in called for word in iter_words(name))][:MAX_NAMED_DOCUMENTS]
 
     def _told_of(self) -> dict[str, frozenset[str]]:
@@ -378,10 +376,10 @@ class ResearchTurnBuilder:
     def _searching(self) -> OfflineToolCall | None:
         """Return the next search that was not made yet."""
         made = [search.input for search in self._view.calls("search_documents")]
-        contract = self._view.brief
+        brief = self._view.brief
         own: dict[str, JsonValue] = {}
-        if contract.last_document is not None:
-            own = dict(zip(_OF_PART, (contract.first_document, contract.last_document), strict=True))
+        if brief.last_document is not None:
+            own = dict(zip(_OF_PART, (brief.first_document, brief.last_document), strict=True))
         asked = [given.get("query") for given in made if all(given.get(key) == own.get(key) for key in _OF_PART)]
         query = next((query for query in self._queries() if query not in asked), None)
         if query is None:
@@ -499,11 +497,11 @@ class ResearchTurnBuilder:
 
     def _others(self, quoted: Set[str]) -> str:
         """Name the documents if they are few."""
-        contract = self._view.brief
-        names = [format_document_label(name) for name in contract.documents if name not in quoted]
+        brief = self._view.brief
+        names = [format_document_label(name) for name in brief.documents if name not in quoted]
         if (
-            contract.last_document is not None
-            or not 0 < contract.document_count - len(quoted) == len(names) <= MAX_UNQUOTED_NAMES
+            brief.last_document is not None
+            or not 0 < brief.document_count - len(quoted) == len(names) <= MAX_UNQUOTED_NAMES
         ):
             return "the others were"
         return (
