@@ -117,8 +117,8 @@ class ModelSettings(SettingSection):
     )
     judge_model: ModelName | None = Field(
         default=None,
-        description="Model that decides about the cited sentences that code cannot decide, when the report is complete. "
-        "Default: none; these sentences stay marked as undecided.",
+        description="Model that decides about the cited sentences that code cannot decide, when the report is "
+        "complete. Default: none; these sentences stay marked as undecided.",
     )
 
     effort: WrittenEffort | None = Field(

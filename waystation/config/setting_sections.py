@@ -309,8 +309,8 @@ class MemorySettings(SettingSection):
     qdrant_url: str | None = Field(
         default=None,
         validation_alias=build_shared_alias("QDRANT_URL"),
-        description="Address of a Qdrant server or cluster. Default: embedded memory, which only one process can open, so "
-        "one worker must serve all queues.",
+        description="Address of a Qdrant server or cluster. Default: embedded memory, which only one process can open, "
+        "so one worker must serve all queues.",
     )
     qdrant_api_key: SecretStr | None = Field(
         default=None,
