@@ -195,6 +195,8 @@ class RoundResult(NamedTuple):
     seconds: float
     turns: int
     phases: Sequence[TaskPhase]
+    kept_limits: Sequence[bool]
+    """Whether each task has spent at most its limit."""
     history_bytes: Sequence[int]
     history_events: Sequence[int]
     connections: int
@@ -225,8 +227,8 @@ class LoadGenerator:
     submitted: int = 0
     all_submitted: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run_task(self, number: int) -> tuple[TaskPhase, int, int]:
-        """Run a task to its end. Returns its phase, and the bytes and events of its history."""
+    async def run_task(self, number: int) -> tuple[TaskPhase, bool, int, int]:
+        """Run a task to its end. Returns its phase, whether it kept its limit, and its history's bytes and events."""
         settings = Settings()
         async with self.slots:
             asked = TaskRequest(
@@ -247,8 +249,9 @@ class LoadGenerator:
             async with self.calls:
                 described = await retry_while_busy(handle.describe)
                 seen = described.raw_description.workflow_execution_info
-                phase = (await retry_while_busy(lambda: self.client.get_task(task_id))).phase
-            return phase, seen.history_size_bytes, seen.history_length
+                view = await retry_while_busy(lambda: self.client.get_task(task_id))
+            kept_limit = view.budget.limit.can_cover(view.budget.spent)
+            return view.phase, kept_limit, seen.history_size_bytes, seen.history_length
 
 
 async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundResult:
@@ -277,7 +280,7 @@ async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundR
             most = max(most, await asyncio.to_thread(count_connections, trouble.postgres))
             trouble.fleet.record_memory()
             await asyncio.wait([working], timeout=LOOK)
-        phases, sizes, events = zip(*(await working), strict=True)
+        phases, kept, sizes, events = zip(*(await working), strict=True)
         took = time.perf_counter() - began
         quiet.cancel()
         await asyncio.gather(quiet, return_exceptions=True)
@@ -291,7 +294,9 @@ async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundR
     grown = database_bytes(trouble.postgres) - size
     counted = (commits - counted[0], rollbacks - counted[1])
     rows = count_rows(trouble.postgres, shell.settings["DATABASE_URL"])
-    return RoundResult(name, took, turns, phases, sizes, events, most, worked, heard, grown, counted, quiet_times, rows)
+    return RoundResult(
+        name, took, turns, phases, kept, sizes, events, most, worked, heard, grown, counted, quiet_times, rows
+    )
 
 
 async def run_quiet_tenant(times: list[float], name: str, tasks: int = sys.maxsize) -> None:
@@ -441,6 +446,7 @@ def _show(rounds: Sequence[RoundResult], workers: WorkerFleet, repeated: int) ->
             f"{rate:.1f}",
             f"{rate / rates[0]:.2f}",
             f"{sum(phase is TaskPhase.DONE for phase in one.phases)} of {TASKS}",
+            one.kept_limits.count(False),
             f"{statistics.median(one.history_bytes) / 1_000:.0f} kB",
             f"{statistics.median(one.history_events):.0f}",
             one.connections,
@@ -454,6 +460,7 @@ def _show(rounds: Sequence[RoundResult], workers: WorkerFleet, repeated: int) ->
         "turns a second",
         "ratio",
         "done",
+        "over their limit",
         "history of a task",
         "its events",
         "connections",
@@ -469,16 +476,19 @@ def _show(rounds: Sequence[RoundResult], workers: WorkerFleet, repeated: int) ->
     ]
     print_table(f"Processor time, {first.name}", ("part", "in all", "a turn", "processors"), costs)
     print(
-        f"\n{first.heartbeats:,} heartbeats reached the server undisturbed, "
+        f"\n{first.heartbeats:,} heartbeats reached the server ({first.name}), "
         f"{first.heartbeats / TASKS / first.seconds * 60:.1f} a task and minute."
     )
     commits, rollbacks = (count / first.turns for count in first.transactions)
-    print(f"\nOf a turn PostgreSQL counted {commits:.1f} commits and {rollbacks:.1f} rollbacks undisturbed.")
+    print(f"\nOf a turn PostgreSQL counted {commits:.1f} commits and {rollbacks:.1f} rollbacks ({first.name}).")
     print(f"\nThe databases grew by {first.database_bytes / TASKS / 1_000:,.0f} kB a task.")
     sizes = ", ".join(f"{queue} {size:.0f} MB" for queue, size in sorted(workers.most_megabytes.items()))
     committed = sum(one.turns for one in rounds)
     print(f"\nLargest process of each kind: {sizes}.")
-    print(f"{committed:,} turns were committed; the model gave {repeated} replies more, to workers that were killed.")
+    print(
+        f"{committed:,} turns were committed; the model gave {repeated} replies more, to workers that were killed: "
+        f"{repeated / committed:.2%}."
+    )
     print(f"The store had {rounds[-1].rows:,} rows at the end.")
 
 
