@@ -83,7 +83,7 @@ async def test_a_calculation_says_whether_it_is_exact(counting: TableToolEnviron
         ("1) AS a, (2", "exactly one value"),
         ("99999999999 * 99999999999", "99999999999::HUGEINT"),
         ("(SELECT content FROM read_text('/etc/hostname'))", "disabled by configuration"),
-        ("1); DROP TABLE t; SELECT (1", "Only one SELECT"),
+        ("1); DROP TABLE t; SELECT (1", "A query must be a single SELECT"),
         ("15% of 3", "Parser Error"),
     ],
 )
@@ -258,7 +258,7 @@ table costs is [book.xlsx:2-4]
         ({"t; DROP": "q3.csv"}, None, "These arguments cannot be used"),
         ({}, "SELECT 1", "These arguments cannot be used"),
         ({f"t{n}": "q3.csv" for n in range(9)}, None, "These arguments cannot be used"),
-        ({"t": "q3.csv"}, "DELETE FROM t", "Only one SELECT"),
+        ({"t": "q3.csv"}, "DELETE FROM t", "A query must be a single SELECT"),
         ({"t": "q3.csv"}, "SELECT amount FROM t", 'Candidate bindings: "net amount"'),
     ],
 )

@@ -121,7 +121,7 @@ def test_names_of_a_result_that_come_twice_do_not_lose_a_column() -> None:
     ],
 )
 def test_only_one_select_is_carried_out(sql: str) -> None:
-    with pytest.raises(TableEngineError, match="Only one SELECT at a time"):
+    with pytest.raises(TableEngineError, match="A query must be a single SELECT"):
         ask(sql, table("a,b", "1,2"))
 
 

@@ -30,7 +30,7 @@ _LINK_KINDS = "http://schemas.openxmlformats.org/officeDocument/2006/relationshi
 _STYLE_MAP = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
 _DAMAGED = "damaged: not a readable Word file"
 _OPTIONAL = {
-    "styles": "damaged, so neither headings nor text that a style hides or strikes out are recognised",
+    "styles": "damaged, so headings are not recognised, nor is text that a style hides or strikes out",
     "numbering": "damaged, so the numbers of lists and clauses are missing",
     "footnotes": "damaged",
     "endnotes": "damaged",
@@ -107,7 +107,7 @@ def _messages(messages: Iterable[_Converted]) -> Iterator[SkippedItem]:
         if sign := _SIGN.match(message):
             name, reason = "a character", f"code {sign[1]} in the font {sign[2]}, which cannot be read as text"
         elif message.startswith("unexpected non-"):
-            name, reason = "a table", "damaged; text of a cell that spans several rows may be in only one row"
+            name, reason = "a table", "damaged; a cell that spans several rows may have its text in only one of them"
         elif message.startswith(_ELEMENT):
             element = message.removeprefix(_ELEMENT).rpartition("}")[2].rpartition(":")[2]
             name, reason = "part of the text", f"in an unknown form ({element})"

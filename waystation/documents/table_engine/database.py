@@ -150,9 +150,7 @@ def _typed(connection: DuckDBPyConnection, key: str, column: DictionaryColumn) -
 def _selected(connection: DuckDBPyConnection, sql: str) -> DuckDBPyRelation:
     statements = connection.extract_statements(sql)
     if [statement.type for statement in statements] != [StatementType.SELECT]:
-        raise TableEngineError(
-            "Only one SELECT at a time can be run, and no other statement. A PIVOT must list its values in IN."
-        )
+        raise TableEngineError("A query must be a single SELECT. A PIVOT must list its values in IN.")
     return connection.sql(statements[0])
 
 
