@@ -15,6 +15,7 @@ from waystation import __version__
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.kernel.temporal_names import QUEUES
+from waystation.runtime.temporal.dev_server import FAIRNESS_SETTINGS, NO_VERSION_CHECK, SINGLE_PARTITION_SETTINGS
 
 ROOT = Path(__file__).parents[2]
 SECRETS = {"POSTGRES_PASSWORD", "STORE_PASSWORD", "QDRANT_API_KEY", "WAYSTATION_KEY"}
@@ -76,9 +77,14 @@ class Service(BaseModel):
         return {name: value if equals else None for name, equals, value in pairs}
 
 
+class Config(BaseModel):
+    content: str
+
+
 class Compose(BaseModel):
     services: dict[str, Service]
     volumes: dict[str, object]
+    configs: dict[str, Config] = {}
 
 
 def compose_config(
@@ -272,6 +278,13 @@ def test_pages_have_a_place_for_their_keys_and_start_after_what_they_talk_to(com
         assert serve.environment[name] == agents.environment[name]
     assert [(one.type, one.target) for one in serve.volumes] == [("volume", serve.environment["WAYSTATION_HOME"])]
     assert [(port.host_ip, port.published) for port in serve.ports] == [("127.0.0.1", "8520")]
+
+
+def test_the_server_is_as_fair_as_the_development_server(compose: Compose) -> None:
+    written = compose.configs["temporal-dynamic"].content
+    for setting in (*FAIRNESS_SETTINGS, *SINGLE_PARTITION_SETTINGS, NO_VERSION_CHECK):
+        name, _, value = setting.partition("=")
+        assert f"{name}:\n  - value: {value}\n" in written
 
 
 def test_every_service_with_the_key_of_the_memory_server_knows_where_it_is(compose: Compose) -> None:

@@ -50,6 +50,10 @@ BROWSERS_REFUSE = (6666, 6667, 6668, 6669, 6665, 6566, 6697, 10080, 5060, 5061, 
 
 FAIRNESS_SETTINGS = ("matching.useNewMatcher=true", "matching.enableFairness=true")
 """Dynamic settings with which a server shares workers among fairness keys. They are off by default."""
+SINGLE_PARTITION_SETTINGS = ("matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1")
+"""Dynamic settings with which a task queue is not divided, as it is into four partitions by default. Each partition is
+fair for itself: a tenant with a single activity waits until a worker polls the partition that has it.
+"""
 NO_VERSION_CHECK = "frontend.enableServerVersionCheck=false"
 """Without it, the server asks Temporal's vendor for newer versions, and sends its own version and a cluster id."""
 
@@ -239,7 +243,7 @@ def _options(behind: UiAddress | None, guarded: _GuardedPorts) -> list[str]:
     ports = [("--http-port", guarded.http), ("--metrics-port", guarded.metrics)]
     options = [word for name, port in ports if port for word in (name, str(port))]
     ui = ["--ui-ip", behind.host, "--ui-port", str(behind.port)] if behind else ["--headless"]
-    settings = ("frontend.httpAllowedHosts=[]", NO_VERSION_CHECK, *FAIRNESS_SETTINGS)
+    settings = ("frontend.httpAllowedHosts=[]", NO_VERSION_CHECK, *FAIRNESS_SETTINGS, *SINGLE_PARTITION_SETTINGS)
     return [*ui, *options, *(word for setting in settings for word in ("--dynamic-config-value", setting))]
 
 
