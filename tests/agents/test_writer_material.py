@@ -144,7 +144,7 @@ Do the writing.
 - step analysis (The analysis): 1 conclusion
 </needs>
 <length>
-By the material: at most about 300 words for 2 findings, not counting tables; fewer if few findings matter.
+At most about 300 words for 2 findings, not counting tables; fewer if few findings matter.
 </length>
 </task>\
 """)

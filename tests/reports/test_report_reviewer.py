@@ -69,7 +69,7 @@ async def test_the_writer_hears_of_what_code_and_model_found_and_the_store_keeps
     assert (
         "the document has 2 lines\n- unsupported: The only finding is not cited.\n1 of 1 findings are cited" in opening
     )
-    assert "<length>\nBy the material: at most about 300 words for 1 finding" in opening
+    assert "<length>\nAt most about 300 words for 1 finding" in opening
     assert '<found step="research-2" title="The research-2">\n- nothing\n</found>' in opening
     assert SECRET not in opening
     kept = FaultList.model_validate_json(await drafted.store.get_text(str(made.review.faults_hash), SYSTEM_SCOPE))

@@ -300,7 +300,7 @@ class RedactionRetryPolicy:
 
     def _stop(self, failed: TextRedactionError) -> NoReturn:
         kind = RedactionBlockedError if self.failure_mode == "pause" else RedactionAbandonedError
-        raise kind(f"after {self.max_attempts} attempts a text could still not be redacted: {failed}") from failed
+        raise kind(f"a text could not be redacted in {self.max_attempts} attempts: {failed}") from failed
 
 
 async def _kept(answer: Awaitable[_T]) -> _T:

@@ -187,7 +187,7 @@ def render_report_length(length: ReportLength | None, inputs: StepInputs) -> Saf
     words = min(MAX_WORDS_BY_MATERIAL, BASE_WORDS + WORDS_PER_FINDING * found) // 100 * 100
     return wrap_untrusted(
         "length",
-        f"By the material: at most about {words:,} words for {format_count(found, 'finding')}, not counting tables; "
+        f"At most about {words:,} words for {format_count(found, 'finding')}, not counting tables; "
         "fewer if few findings matter.",
     )
 
