@@ -164,7 +164,7 @@ The sizes of system prompt and tools are estimates until the agent's first turns
 The estimates leave out web tools and the tools of tool servers.
 layer                share   asked     got  gave way  gives way first
 system and policy      990   4,534   4,534         -  the last named
-task contract          990      12      12         -  the last named
+task brief             990      12      12         -  the last named
 runtime state          594       0       0         -  the last named
 short-term memory    3,564     273     273         -  the oldest
 episodic memory      2,574       0       0         -  the oldest

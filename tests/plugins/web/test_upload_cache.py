@@ -7,7 +7,7 @@ from starlette.datastructures import UploadFile
 
 from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.kernel.errors import BadInput
-from waystation.plugins.web.upload_cache import ReadUpload, UploadCache, UploadKey
+from waystation.plugins.web.upload_cache import UploadCache, UploadKey, UploadReadResult
 from waystation.plugins.web.upload_checks import check_uploads
 from waystation.plugins.web.uploads import UploadReader, UploadReadingState
 
@@ -22,16 +22,16 @@ def make_key(name: str, tenant: str = "acme") -> UploadKey:
     return UploadKey(tenant, name, "0" * 64)
 
 
-def make_read(text: str) -> ReadUpload:
-    return ReadUpload(SourceDocument(name="a.md", text=text), ())
+def make_read(text: str) -> UploadReadResult:
+    return UploadReadResult(SourceDocument(name="a.md", text=text), ())
 
 
 class OtherTexts(UploadCache):
     """A cache that was given texts that are in no file: what comes from it can be told from what is read."""
 
-    def put(self, key: UploadKey, read: ReadUpload) -> None:
+    def put(self, key: UploadKey, read: UploadReadResult) -> None:
         document = read.document and read.document.replace(text=f"remembered: {read.document.text}")
-        super().put(key, ReadUpload(document, read.skipped_items))
+        super().put(key, UploadReadResult(document, read.skipped_items))
 
 
 async def test_a_file_that_was_checked_is_not_read_again_when_the_task_starts() -> None:
@@ -98,5 +98,7 @@ def test_the_least_recently_used_texts_make_room_and_a_huge_one_is_not_kept() ->
 def test_files_without_text_fill_the_cache_too() -> None:
     cache = UploadCache(max_characters=5_000)
     for number in range(20):
-        cache.put(make_key(f"{number}.bin"), ReadUpload(None, (SkippedItem(name="x", reason="binary, not text"),)))
+        cache.put(
+            make_key(f"{number}.bin"), UploadReadResult(None, (SkippedItem(name="x", reason="binary, not text"),))
+        )
     assert sum(cache.get(make_key(f"{number}.bin")) is not None for number in range(20)) == 4

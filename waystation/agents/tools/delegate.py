@@ -49,7 +49,7 @@ class DelegateInput(ToolInput):
         description="What else the subagent must know: it sees the task and the documents, not your conversation.",
     )
     budget_percent: int = Field(
-        default=20, ge=1, le=100, description="Share of your remaining budget; the unused rest returns to you."
+        default=20, ge=1, le=100, description="Share of your remaining budget; the unused rest returns."
     )
 
 

@@ -26,7 +26,7 @@ class UploadKey(NamedTuple):
     content_hash: str
 
 
-class ReadUpload(NamedTuple):
+class UploadReadResult(NamedTuple):
     """What was read of a file."""
 
     document: SourceDocument | None
@@ -55,10 +55,10 @@ class UploadCache:
     ) -> None:
         """Build an empty cache. `clock`: returns the time in seconds."""
         self._max_characters, self._seconds, self._clock = max_characters, seconds, clock
-        self._entries: OrderedDict[UploadKey, tuple[float, ReadUpload]] = OrderedDict()
+        self._entries: OrderedDict[UploadKey, tuple[float, UploadReadResult]] = OrderedDict()
         self._characters = 0
 
-    def get(self, key: UploadKey) -> ReadUpload | None:
+    def get(self, key: UploadKey) -> UploadReadResult | None:
         """Return what was read of the file; None if it was not read lately."""
         self._remove_expired()
         if key not in self._entries:
@@ -66,7 +66,7 @@ class UploadCache:
         self._entries.move_to_end(key)
         return self._entries[key][1]
 
-    def put(self, key: UploadKey, read: ReadUpload) -> None:
+    def put(self, key: UploadKey, read: UploadReadResult) -> None:
         """Store what was read of a file, from now on for the cache's time."""
         self._remove_expired()
         self._remove(key)

@@ -27,7 +27,7 @@ from waystation.documents.document_loading import (
 from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.kernel.errors import BadInput
 from waystation.plugins.web.access import CurrentPrincipal
-from waystation.plugins.web.upload_cache import ReadUpload, UploadCache, UploadKey
+from waystation.plugins.web.upload_cache import UploadCache, UploadKey, UploadReadResult
 from waystation.security.untrusted import replace_control_characters
 
 MAX_FILES = 200
@@ -53,7 +53,7 @@ class UploadedFile(NamedTuple):
 
     path: str
     """Path under which it was sent, without what would lead elsewhere."""
-    read: ReadUpload
+    read: UploadReadResult
 
 
 class UploadReadingState:
@@ -144,7 +144,7 @@ class UploadReader:
         """Read each file, in the order in which they were sent, unless it was read shortly before."""
         cache, keys = self._shared.cache, list[UploadKey]()
         paths = [sanitize_upload_path(file.filename or "") for file in files]
-        known: dict[UploadKey, ReadUpload] = {}
+        known: dict[UploadKey, UploadReadResult] = {}
         with TemporaryDirectory() as folder:
             for path, file in zip(paths, files, strict=True):
                 await file.seek(0)
@@ -165,10 +165,10 @@ class UploadReader:
         return [UploadedFile(path, known.get(key, _NO_TEXT)) for path, key in zip(paths, keys, strict=True)]
 
 
-_NO_TEXT = ReadUpload(None, ())
+_NO_TEXT = UploadReadResult(None, ())
 
 
-def _list_by_number(loaded: DocumentLoadResult) -> dict[int, ReadUpload]:
+def _list_by_number(loaded: DocumentLoadResult) -> dict[int, UploadReadResult]:
     """Return what was read of each file by its number, which is the name of its folder."""
     documents = {_parse_number(one.name): one for one in loaded.documents}
     skipped: dict[int, list[SkippedItem]] = {number: [] for number in documents}
@@ -176,7 +176,7 @@ def _list_by_number(loaded: DocumentLoadResult) -> dict[int, ReadUpload]:
         number = _parse_number(item.name)
         of_document = f"{documents[number].name}, " if number in documents else ""
         skipped.setdefault(number, []).append(item.replace(name=item.name.removeprefix(of_document)))
-    return {number: ReadUpload(documents.get(number), tuple(items)) for number, items in skipped.items()}
+    return {number: UploadReadResult(documents.get(number), tuple(items)) for number, items in skipped.items()}
 
 
 def _parse_number(name: str) -> int:
