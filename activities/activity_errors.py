@@ -143,7 +143,7 @@ def _record_late_failure() -> None:
     info = activity.info()
     if info.current_attempt_scheduled_time - info.scheduled_time >= LATE:
         activity.metric_meter().create_counter(
-            "waystation_late_failures", "Failed attempts of activities that were first tried over an hour before"
+            "waystation_late_failures", "Failed attempts of activities first tried more than an hour earlier"
         ).add(1)
 
 

@@ -206,7 +206,7 @@ class NotificationActivities:
         with translating_errors():
             if not self._notifiers:
                 raise WebhookUnavailable(
-                    "another worker accepted this with notifications, but this worker has neither "
+                    "another worker accepted this notification, but this worker has neither "
                     "WAYSTATION_WEBHOOK nor WAYSTATION_NOTIFY: set it on all workers"
                 )
             taken = list(_TAKEN.validate_python(activity.info().heartbeat_details))

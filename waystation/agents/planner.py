@@ -51,7 +51,7 @@ from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrus
 
 _TITLE_CHARACTERS = 60
 
-SEND_AGAIN = "submit a plan with `waystation plan TASK --file PLAN`, which checks it first"
+SEND_AGAIN = "submit a plan with `waystation plan TASK --file PLAN`, which checks the plan before it sends it"
 UNKNOWN_PLAN = f"the store has no plan with the id in the field `plan`: {SEND_AGAIN}"
 
 
